@@ -1,0 +1,14 @@
+/* clock.h -- monotonic time. */
+#ifndef FB_BASE_CLOCK_H
+#define FB_BASE_CLOCK_H
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t fb_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+#endif

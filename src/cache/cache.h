@@ -1,0 +1,78 @@
+/*
+ * cache.h -- which units stay. One implementation over memory given by an allocator: private,
+ * shared between the processes of a job (memfd), or device memory.
+ *
+ *     fb_cache_find ──▶ HIT   copy out with fb_cache_read, then fb_cache_done
+ *                   ──▶ FILL  you are the one reader: fb_cache_write all bytes, then
+ *                             fb_cache_publish (or fb_cache_abandon if the read failed)
+ *                   ──▶ MISS  read for yourself; nothing to give back
+ *
+ *     entry:  free -> filling(member) -> ready -> dying -> free
+ *
+ * Bounded in bytes exactly: pages, index and waste are inside the limit, and the limit is inside
+ * the budget (FB_STAGE_CACHE). Nothing is locked while bytes are copied.
+ */
+#ifndef FB_CACHE_CACHE_H
+#define FB_CACHE_CACHE_H
+#include "base/error.h"
+#include "base/log.h"
+#include "memory/budget.h"
+
+enum fb_cache_answer { FB_CACHE_MISS, FB_CACHE_HIT, FB_CACHE_FILL };
+
+struct fb_cache;
+
+struct fb_cache_options {
+    uint64_t unit_count;
+    uint64_t unit_bytes;     /* of every unit if all are equal, else 0 */
+    uint64_t unit_bytes_median, unit_bytes_max;
+    uint64_t limit_bytes;    /* index and waste included */
+    int policy;              /* FB_POLICY_FILL, _NEXT_USE or _LRU: resolved, never AUTO */
+    unsigned pins_max;       /* units pinned or being filled at once by this process */
+    int share;               /* FB_SHARE_* ; OFF: private memory */
+    uint64_t identity;       /* which caches are the same (source, decode options, version) */
+    struct fb_budget *budget;
+    const struct fb_log *log;
+};
+
+int fb_cache_open(struct fb_cache **out, const struct fb_cache_options *options,
+                  forebay_error *error);
+void fb_cache_close(struct fb_cache *cache);
+
+/* A unit that is pinned (HIT) or being filled (FILL) by one worker. On the worker's stack. */
+struct fb_cache_pin {
+    uint64_t unit;
+    uint64_t bytes;
+    uint64_t entry; /* cache.c's own */
+    uint64_t page;  /* cache.c's own */
+};
+
+/* Ask for `unit` of `bytes`. `next_use` orders eviction under next-use (order.h); fill and lru do
+ * not look at it. `wait`: another's fill may be waited for (at most a second, then MISS); only for
+ * a worker that holds no unfilled claim of its own. */
+enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                   uint64_t next_use, bool wait, struct fb_cache_pin *pin);
+/* Copy bytes [offset, offset + bytes) of a pinned unit out, or of one being filled in. */
+int fb_cache_read(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset,
+                  void *to, uint64_t bytes, forebay_error *error);
+int fb_cache_write(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset,
+                   const void *from, uint64_t bytes, forebay_error *error);
+void fb_cache_publish(struct fb_cache *cache, struct fb_cache_pin *pin); /* FILL -> HIT: pinned */
+void fb_cache_abandon(struct fb_cache *cache, struct fb_cache_pin *pin);
+void fb_cache_done(struct fb_cache *cache, struct fb_cache_pin *pin);
+
+/* The last epoch, if known: fill and next-use admit nothing more. */
+void fb_cache_last_epoch(struct fb_cache *cache, bool last);
+/* Change this process's share of the limit; evicts down to it. Returns what was reached. */
+uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes);
+
+struct fb_cache_report {
+    uint64_t items, bytes, limit_bytes;
+    uint64_t hits, misses, bypasses, evictions, waits; /* of this process */
+};
+void fb_cache_read_report(struct fb_cache *cache, struct fb_cache_report *report);
+
+/* Bytes of index for `units`, and what a cache of `limit` bytes can hold of equal units: the one
+ * formula for plan and run. */
+uint64_t fb_cache_index_bytes(uint64_t units);
+#endif

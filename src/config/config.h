@@ -1,0 +1,93 @@
+/*
+ * config.h -- YAML and key=value settings to one typed struct; every value knows where it stood.
+ *
+ * config.[ch] gives every member of the schema its C type:
+ *   BOOL bool · COUNT struct fb_count · SIZE struct fb_size · CHOICE int (the word's number in the
+ *   table's choices) · DTYPE forebay_dtype · SHARE struct fb_share · TEXT char * (NULL: not set) ·
+ *   TEXTS struct fb_texts · PAIRS struct fb_pairs · REALS struct fb_reals
+ *
+ * Errors name "file:line:column" (or "--set key") in error->place, what was expected and the
+ * nearest known key. The file is bounded (1 MiB, depth 8, 4096 list entries) and hostile.
+ */
+#ifndef FB_CONFIG_CONFIG_H
+#define FB_CONFIG_CONFIG_H
+#include "base/error.h"
+#include "base/log.h"
+#include "config/schema.h"
+
+struct fb_count {
+    bool is_auto;   /* then `value` is 0 */
+    uint64_t value;
+};
+struct fb_size {
+    enum { FB_SIZE_BYTES, FB_SIZE_AUTO, FB_SIZE_OFF, FB_SIZE_SAMPLES } mode;
+    uint64_t value; /* bytes, or samples */
+};
+struct fb_share {   /* "100", or "2.5%" */
+    bool is_percent;
+    double value;   /* the number before the % */
+};
+struct fb_texts {
+    size_t count;
+    char **values;
+};
+struct fb_pairs {
+    size_t count;
+    char **keys, **values;
+};
+struct fb_reals {
+    size_t count;
+    double *values;
+};
+
+typedef bool fb_type_BOOL;
+typedef struct fb_count fb_type_COUNT;
+typedef struct fb_size fb_type_SIZE;
+typedef int fb_type_CHOICE;
+typedef forebay_dtype fb_type_DTYPE;
+typedef struct fb_share fb_type_SHARE;
+typedef char *fb_type_TEXT;
+typedef struct fb_texts fb_type_TEXTS;
+typedef struct fb_pairs fb_type_PAIRS;
+typedef struct fb_reals fb_type_REALS;
+
+struct fb_config {
+#define FB_X(type, member, key, fallback, flags, choices, help) fb_type_##type member;
+    FB_CONFIG_KEYS(FB_X)
+#undef FB_X
+    struct fb_config_places *places; /* where each value stood; config.c only */
+    char *folder; /* of the configuration file, "" if none: relative paths start there */
+};
+
+/* Values of choices, in the order of the table. */
+enum { FB_KIND_BIN, FB_KIND_NPY, FB_KIND_WINDOWS, FB_KIND_IMAGES, FB_KIND_TAR, FB_KIND_AUDIO,
+       FB_KIND_TABLE };
+enum { FB_GROUP_NONE, FB_GROUP_SEQUENCE, FB_GROUP_BLOCK };
+enum { FB_STICKY_NONE, FB_STICKY_NODE, FB_STICKY_RANK };
+enum { FB_ENDS_PAD, FB_ENDS_DROP };
+enum { FB_COLLATE_STACK, FB_COLLATE_PAD, FB_COLLATE_RAGGED };
+enum { FB_CAST_KEEP, FB_CAST_F32, FB_CAST_F16, FB_CAST_BF16 };
+enum { FB_POLICY_AUTO, FB_POLICY_FILL, FB_POLICY_NEXT_USE, FB_POLICY_LRU };
+enum { FB_SHARE_JOB, FB_SHARE_NODE, FB_SHARE_OFF };
+enum { FB_ON_ERROR_FAIL, FB_ON_ERROR_SKIP, FB_ON_ERROR_REPLACE };
+
+/* All defaults; then whatever options name, the file (or text) first, settings over it. On success
+ * the caller owns what the members point to: fb_config_release. On failure there is nothing to
+ * release. Foreign keys of the guides (prefetch_factor, CACHE_SIZE_GB, NUM_WORKERS, ...) are read
+ * as ours and said in the log. */
+int fb_config_read(struct fb_config *config, const forebay_options *options,
+                   const struct fb_log *log, forebay_error *error);
+void fb_config_release(struct fb_config *config);
+
+/* Was it named by the user (file or setting), or is it the table's default? */
+bool fb_config_is_set(const struct fb_config *config, const char *key);
+/* Put where `key` was set ("train.yaml:12:9") into error->place, for errors found later. */
+void fb_config_place(const struct fb_config *config, const char *key, forebay_error *error);
+/* Check one value against the table without a config: for `set`. LIVE keys only. Writes the parsed
+ * value into the member's type at `value` (COUNT or SIZE). */
+int fb_config_parse_live(const char *key, const char *text, void *value, forebay_error *error);
+/* The word of a choice, e.g. fb_config_word("memory.policy", FB_POLICY_LRU) -> "lru". */
+const char *fb_config_word(const char *key, int choice);
+/* --help-config and docs/configuration.md: the table, as text or as Markdown, to `out` (FILE *). */
+void fb_config_help(void *out, bool markdown);
+#endif

@@ -1,0 +1,101 @@
+/*
+ * schema.h -- every key of the configuration, once.
+ *
+ * X(TYPE, member, "key", "default", flags, "choices", "one sentence")
+ *   TYPE     how the text is read, and the C type of the member: see config.h
+ *   flags    LIVE: may be set while running. LATER: its part is not built yet; setting it to
+ *            anything but its default is an error that says so
+ *   choices  for CHOICE: the words, separated by |; a word followed by ! is not built yet.
+ *            For COUNT, SIZE: the words accepted instead of a number
+ *
+ * The struct, the parser, the nearest-key hint, --help-config and docs/configuration.md are made
+ * from this table. Whoever needs a key adds a row.
+ */
+#ifndef FB_CONFIG_SCHEMA_H
+#define FB_CONFIG_SCHEMA_H
+
+#define FB_CONFIG_KEYS(X) \
+    X(TEXT, name, "name", "null", 0, "", "Labels this loader in logs, top and set, e.g. train.") \
+    X(CHOICE, source_kind, "source.kind", "null", 0, \
+      "bin|npy|windows!|images!|tar!|audio!|table!", "What kind of data it is.") \
+    X(TEXTS, source_path, "source.path", "null", 0, "", \
+      "A glob (** is any number of folders), a list of globs, or @file.txt with a path a line.") \
+    X(PAIRS, source_fields, "source.fields", "null", 0, "", \
+      "npy, windows: several fields, each with its glob, joined by file stem.") \
+    X(COUNT, source_columns, "source.columns", "4", 0, "", "bin: numbers in a row.") \
+    X(DTYPE, source_dtype, "source.dtype", "f32", 0, "", "bin: what the numbers are.") \
+    X(COUNT, source_sequence, "source.sequence", "1", 0, "", \
+      "bin: a sample is this many consecutive files of one folder.") \
+    X(COUNT, source_stride, "source.stride", "1", 0, "", \
+      "bin: files, windows: rows, from one sample's start to the next one's.") \
+    X(BOOL, source_direct, "source.direct", "false", 0, "", \
+      "Keep no second copy of what is read in the kernel's page cache.") \
+    X(COUNT, source_window, "source.window", "64", LATER, "", "windows: rows in a window.") \
+    X(CHOICE, source_tail, "source.tail", "drop", LATER, "drop|pad", \
+      "windows: what becomes of rows that do not fill a window.") \
+    X(BOOL, order_shuffle, "order.shuffle", "true", 0, "", "A new order each epoch.") \
+    X(COUNT, order_seed, "order.seed", "0", 0, "", "Same seed, same batches.") \
+    X(CHOICE, order_group, "order.group", "none", 0, "none|sequence|block", \
+      "Shuffle whole sequences (folders), or blocks and then inside a window of blocks.") \
+    X(COUNT, order_block, "order.block", "auto", 0, "auto", \
+      "group block: samples in a block; auto takes what is about 1 MiB.") \
+    X(COUNT, order_window, "order.window", "auto", 0, "auto", \
+      "group block: blocks that are mixed; auto takes what a quarter of the budget holds.") \
+    X(CHOICE, order_sticky, "order.sticky", "none", 0, "none|node|rank", \
+      "Keep each sample on its node or rank in all epochs.") \
+    X(BOOL, order_drop_last, "order.drop_last", "false", 0, "", \
+      "Leave out a last batch that is not full.") \
+    X(CHOICE, order_ends, "order.ends", "pad", 0, "pad|drop", \
+      "Several ranks: repeat samples so that all get as many, or drop the rest.") \
+    X(TEXT, order_subset, "order.subset", "null", 0, "", \
+      "A file of sample numbers, one a line: only these are used.") \
+    X(TEXT, order_weights, "order.weights", "null", 0, "", \
+      "A file of weights, one a line for each sample: draws with replacement.") \
+    X(COUNT, order_draws, "order.draws", "auto", 0, "auto", \
+      "With weights: draws in an epoch; auto: as many as there are samples.") \
+    X(COUNT, order_rank, "order.rank", "auto", 0, "auto", \
+      "This process among all; auto asks torchrun, Slurm, Open MPI, PMI.") \
+    X(COUNT, order_world, "order.world", "auto", 0, "auto", "How many processes there are.") \
+    X(COUNT, batch_size, "batch.size", "1", 0, "", "Samples in a batch.") \
+    X(CHOICE, batch_collate, "batch.collate", "stack", 0, "stack|pad|ragged", \
+      "Equal shapes; zeros behind and <field>_length; one behind the other and <field>_offsets.") \
+    X(CHOICE, batch_dtype, "batch.dtype", "keep", 0, "keep|f32|f16|bf16", \
+      "Cast floating point fields while they are copied.") \
+    X(TEXTS, batch_fields, "batch.fields", "null", 0, "", "Only these fields.") \
+    X(SIZE, memory_budget, "memory.budget", "auto", LIVE, "auto", \
+      "The ceiling for this job on this node; auto: half of what is available.") \
+    X(SIZE, memory_cache, "memory.cache", "auto", 0, "auto|off", \
+      "How much of the budget keeps units for the next epoch.") \
+    X(CHOICE, memory_policy, "memory.policy", "auto", 0, "auto|fill|next-use|lru", \
+      "Which unit leaves the cache first.") \
+    X(CHOICE, memory_share, "memory.share", "job", 0, "job|node|off", \
+      "Which processes share one cache.") \
+    X(BOOL, memory_preload, "memory.preload", "false", 0, "", \
+      "Fill the cache before the first batch.") \
+    X(COUNT, memory_keep, "memory.keep", "0", LATER, "", \
+      "Seconds the cache stays warm after the last process left.") \
+    X(COUNT, memory_ranks_here, "memory.ranks_here", "auto", 0, "auto", \
+      "Processes of this job on this node; each takes its part of the budget.") \
+    X(COUNT, workers, "workers", "auto", LIVE, "auto", "Threads that read and decode.") \
+    X(COUNT, prefetch, "prefetch", "auto", LIVE, "auto", \
+      "Batches in flight, in all; those the caller holds not counted.") \
+    X(COUNT, cpu_share, "cpu.share", "auto", LIVE, "auto", \
+      "How many workers may run at once; auto: all.") \
+    X(COUNT, cpu_nice, "cpu.nice", "0", 0, "", "Nice value of the workers, 0 to 19.") \
+    X(TEXT, device_kind, "device.kind", "host", 0, "", \
+      "host, auto, cuda:N or opencl:N: where batches are handed out.") \
+    X(SIZE, device_cache, "device.cache", "off", LATER, "off|samples", \
+      "Units kept in device memory: bytes, or a number of samples.") \
+    X(COUNT, device_prefetch, "device.prefetch", "2", LATER, "", "Batches copied ahead.") \
+    X(BOOL, device_preload, "device.preload", "false", LATER, "", \
+      "Fill the device cache before the first batch.") \
+    X(CHOICE, on_error, "on_error", "fail", 0, "fail|skip|replace", \
+      "What to do about a sample that is missing or malformed; several ranks: replace.") \
+    X(SHARE, max_errors, "max_errors", "100%", 0, "", \
+      "Samples (a number, or a share of the epoch) that may fail before the run does.") \
+    X(COUNT, monitor_every, "monitor.every", "100", 0, "", "Steps between memory lines.") \
+    X(SHARE, monitor_warn, "monitor.warn", "90%", 0, "", "Warn above this use of memory.") \
+    X(TEXT, monitor_log, "monitor.log", "null", LATER, "", "JSON-lines log of all snapshots.") \
+    X(TEXT, preset, "preset", "null", LATER, "", \
+      "safe, balanced, aggressive, extreme, gpu-batch, gpu-basic ... gpu-auto.")
+#endif

@@ -1,0 +1,98 @@
+/*
+ * order.h -- which sample comes when: (epoch, position) <-> sample, O(1) both ways.
+ *
+ * There is one global order per epoch, of `length` positions. It is cut by rank: with `start` the
+ * global position an epoch (or a resumed rest of one) begins at, rank r of W takes
+ *
+ *     global(p) = start + p * W + r          p = 0, 1, ... the rank's local positions
+ *
+ * Uneven ends: `pad` wraps positions >= length to the epoch's beginning (repeats), `drop` leaves
+ * them out. Shuffled orders use a keyed permutation (six-round Feistel network over a mixed radix
+ * domain, caching.md 16-17): no table of N entries. Everything that is kept is in the budget.
+ * Immutable after open: any thread, no lock.
+ */
+#ifndef FB_ORDER_ORDER_H
+#define FB_ORDER_ORDER_H
+#include "base/error.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "memory/budget.h"
+
+#define FB_MAX_SAMPLES ((uint64_t)1 << 40)
+
+/* Where this process stands among those of its job. */
+struct fb_ranks {
+    uint64_t rank, world;        /* of all */
+    uint64_t local_world;        /* on this node */
+    uint64_t node, nodes;        /* this node among all; 0 of 1 if not known */
+    const char *launcher;        /* "torchrun", "slurm", "openmpi", "pmi", "given", "none" */
+};
+/* From config (order.rank, order.world, memory.ranks_here) or the launcher's variables. */
+int fb_ranks_find(struct fb_ranks *ranks, const struct fb_config *config, forebay_error *error);
+
+struct fb_order_options {
+    uint64_t samples;              /* of the source, 1 .. FB_MAX_SAMPLES */
+    uint64_t seed;
+    bool shuffle;
+    int group;                     /* FB_GROUP_* */
+    uint64_t group_count;          /* FB_GROUP_SEQUENCE: as in struct fb_source */
+    const uint64_t *group_ends;    /* borrowed; must outlive the order */
+    uint64_t block, window;        /* FB_GROUP_BLOCK: samples in a block, blocks that are mixed */
+    int sticky;                    /* FB_STICKY_* */
+    int ends;                      /* FB_ENDS_* */
+    const char *subset_file;       /* or NULL */
+    const char *weights_file;      /* or NULL; not with subset */
+    uint64_t draws;                /* with weights: positions in an epoch; 0: as many as samples */
+    struct fb_ranks ranks;
+};
+
+struct fb_order;
+
+int fb_order_open(struct fb_order **out, const struct fb_order_options *options,
+                  struct fb_budget *budget, const struct fb_log *log, forebay_error *error);
+void fb_order_close(struct fb_order *order);
+
+/* Where in the run: the epoch and the global position its present stretch began at (0, or where a
+ * resumed run went on). `world` is the number of ranks the epoch's global order was made for: only
+ * sticky orders depend on it, and only until the epoch ends. */
+struct fb_cursor {
+    uint64_t epoch;
+    uint64_t start;
+    uint64_t world;
+};
+struct fb_cursor fb_order_begin(const struct fb_order *order, uint64_t epoch);
+
+/* Global positions in an epoch (N, the subset's size, or the draws). */
+uint64_t fb_order_length(const struct fb_order *order);
+/* Local positions this rank has from `at` to the epoch's end, ends padded or dropped. */
+uint64_t fb_order_count(const struct fb_order *order, struct fb_cursor at);
+/* How many of all ranks' positions from `at` on are repeats (pad) or left out (drop). */
+uint64_t fb_order_uneven(const struct fb_order *order, struct fb_cursor at);
+/* The sample at local position p < fb_order_count(order, at). */
+uint64_t fb_order_sample(const struct fb_order *order, struct fb_cursor at, uint64_t p);
+/* The same for many: samples[i] = sample at p + i. Faster for small samples. */
+void fb_order_samples(const struct fb_order *order, struct fb_cursor at, uint64_t p, uint64_t count,
+                      uint64_t *samples);
+/* The global position of a sample in an epoch (the first, for weighted draws: O(draws) there);
+ * UINT64_MAX if the epoch does not have it. */
+uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_t sample);
+
+/*
+ * When the samples [first, first + count) that use a unit are needed next on this node, after
+ * global position `after` of `epoch`: a time (epoch * length + global position), UINT64_MAX if not
+ * within the horizon (two epochs of one node, 2 + nodes of several). Smaller is sooner.
+ */
+uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
+                           uint64_t epoch, uint64_t after);
+
+/* State: everything needed to go on behind `local` positions of stretch `at`, as one line of JSON
+ * (seed, epoch, global position, world, length, and the order's parameters as a hash). */
+int fb_order_save(const struct fb_order *order, struct fb_cursor at, uint64_t local, char *text,
+                  size_t size, forebay_error *error);
+/* From the states of one or more ranks: the smallest position counts; *repeated says how many
+ * samples of other ranks that repeats. The number of ranks may differ from the saved one's. Fails
+ * with BAD_STATE and says what differs (seed, samples, order parameters). An epoch that was
+ * finished gives the next epoch's beginning. */
+int fb_order_load(const struct fb_order *order, const char *const *texts, size_t count,
+                  struct fb_cursor *at, uint64_t *repeated, forebay_error *error);
+#endif

@@ -1,0 +1,86 @@
+/*
+ * pipeline.h -- the stages joined: take (serial) -> fetch (parallel) -> deliver (in order).
+ *
+ *   order ─▶ open batch ─▶ items ─▶ workers: cache or load, straight into the slot ─▶ ring ─▶ next
+ *
+ * A batch is opened by one worker at a time: it asks the order for the samples, the source for
+ * their extents, lays the fields out and gets a slot; then every worker takes runs of its samples
+ * (about 256 KiB each). Batches leave strictly in order. No source, decoder, device or Python code
+ * ever runs under the lock.
+ */
+#ifndef FB_PIPELINE_PIPELINE_H
+#define FB_PIPELINE_PIPELINE_H
+#include "cache/cache.h"
+#include "order/order.h"
+#include "source/source.h"
+
+#define FB_WAIT_BUCKETS 64   /* histogram of the caller's waits, powers of sqrt 2 from 1 us */
+#define FB_EPOCHS_KEPT 64    /* epochs whose figures are kept, the newest */
+#define FB_FAILURES_KEPT 32  /* failed samples that are kept with their reason */
+
+struct fb_pipeline_options {
+    struct fb_source *source; /* borrowed, all of these */
+    const struct fb_order *order;
+    struct fb_cache *cache;   /* NULL: none */
+    struct fb_budget *budget;
+    const struct fb_log *log;
+    const struct fb_config *config; /* batch, on_error, max_errors, cpu */
+    uint64_t seed;
+    int on_error;             /* FB_ON_ERROR_*, resolved */
+    uint64_t workers, prefetch;
+    uint64_t slots_reserved;  /* bytes already reserved for slots (FB_STAGE_SLOTS): the floor */
+    uint64_t per_worker_reserved; /* workers' bytes reserved at open: one worker's */
+};
+
+struct fb_pipeline;
+
+/* What one batch takes in memory, and what a worker does: the formulas of plan and run. */
+uint64_t fb_pipeline_slot_bytes(const struct fb_source *source, const struct fb_config *config);
+uint64_t fb_pipeline_worker_bytes(const struct fb_source *source, const struct fb_config *config);
+
+int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options *options,
+                     forebay_error *error);
+/* Within a second; a worker stuck in the kernel is abandoned with its slot, counted and logged. */
+void fb_pipeline_close(struct fb_pipeline *pipeline);
+
+int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, forebay_error *error);
+void fb_pipeline_batch_release(forebay_batch *batch);
+
+/* Drop what is under way and go on at `at`. The caller's batches stay. */
+void fb_pipeline_seek(struct fb_pipeline *pipeline, struct fb_cursor at);
+/* Where the caller stands: the stretch and how many local positions were handed out of it. */
+void fb_pipeline_tell(struct fb_pipeline *pipeline, struct fb_cursor *at, uint64_t *local);
+
+/* Live setters [any thread]: effective within one batch; return what was reached. */
+uint64_t fb_pipeline_set_workers(struct fb_pipeline *pipeline, uint64_t workers);
+uint64_t fb_pipeline_set_prefetch(struct fb_pipeline *pipeline, uint64_t prefetch);
+uint64_t fb_pipeline_set_cpu_share(struct fb_pipeline *pipeline, uint64_t running);
+/* Give free slots beyond the floor back to the budget. Returns the bytes. */
+uint64_t fb_pipeline_trim(struct fb_pipeline *pipeline);
+
+struct fb_epoch_report {
+    uint64_t epoch, samples, batches, hits, misses, bytes_read, skipped, replaced;
+    double seconds; /* from its first next() to its end, or until now */
+};
+
+struct fb_pipeline_report {
+    uint64_t samples, batches, bytes; /* delivered, all epochs */
+    uint64_t skipped, replaced, failed;
+    uint64_t hits, misses, bytes_read; /* uses of units */
+    uint64_t workers, prefetch, cpu_share;
+    uint64_t in_flight, ready, held, held_bytes;
+    uint64_t abandoned_workers;
+    uint64_t epoch, position, epoch_batches; /* where the caller stands */
+    double seconds;       /* since the end of open */
+    double first_batch_s; /* NAN before it */
+    double wait_s, wait_p50_ms, wait_p99_ms; /* of the caller in next(); NAN before the first */
+    uint64_t epoch_count; /* epochs begun */
+    struct fb_epoch_report epochs[FB_EPOCHS_KEPT]; /* the newest min(count, KEPT), oldest first */
+    uint64_t failure_count;
+    struct fb_failure {
+        uint64_t epoch, sample;
+        char reason[192];
+    } failures[FB_FAILURES_KEPT];
+};
+void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_report *report);
+#endif

@@ -1,0 +1,35 @@
+/*
+ * plan.h -- memory before anything runs. The run uses the same formulas (R16): the loader asks
+ * fb_plan() what to give to whom, `forebay plan` prints the same answer.
+ */
+#ifndef FB_PLAN_PLAN_H
+#define FB_PLAN_PLAN_H
+#include "base/error.h"
+#include "config/config.h"
+
+#define FB_HELD_NORMAL 2 /* batches a caller holds: the one in use and the one before */
+
+/* What the parts say they need; all in bytes. */
+struct fb_plan_needs {
+    uint64_t fixed;      /* index, order, the loader itself: already reserved when asked */
+    uint64_t slot;       /* of the largest batch, as mapped; 0 if not known before it comes */
+    uint64_t per_worker; /* scratch, reader, stack, libraries' allowance */
+    uint64_t cache_wanted; /* decoded bytes of all units, or 0: no cache is worth it */
+};
+
+struct fb_plan {
+    uint64_t budget;
+    uint64_t floor;   /* with less than this a run may not end: fixed + 3 slots + one worker */
+    uint64_t workers; /* threads */
+    uint64_t prefetch; /* batches in flight */
+    uint64_t slots;   /* what is reserved at open for batches: at least 1 slot */
+    uint64_t cache;   /* bytes, 0 for none */
+};
+
+/* fixed + (1 + FB_HELD_NORMAL) x slot + one worker. */
+uint64_t fb_plan_floor(const struct fb_plan_needs *needs);
+/* Divide `budget`. Fails with OVER_BUDGET, the numbers and the setting to change, if not even one
+ * batch and one worker fit. */
+int fb_plan(struct fb_plan *plan, const struct fb_plan_needs *needs, const struct fb_config *config,
+            uint64_t budget, unsigned cpus, forebay_error *error);
+#endif

@@ -1,0 +1,161 @@
+/*
+ * source.h -- where data comes from: the seam between a source and the pipeline.
+ *
+ * A source knows samples and units. A unit is the smallest piece that is decoded and cached (a
+ * file, a tar member, a series); a sample is a fixed tuple of fields, each made of slices of units.
+ *
+ *     sample ──parts()──▶ {unit, field, item, first row, rows} ...     no I/O, any thread
+ *     unit ───extent()──▶ rows (and columns) it has, if known          no I/O, any thread
+ *     unit ───load()────▶ its rows, decoded, at `to`                   I/O, any thread, no lock
+ *
+ * A field of a sample is `items` arrays (1, or the scans of a sequence), each of shape
+ * [rows, columns, cell...]; only rows and columns may vary from sample to sample.
+ *
+ * To add a kind: write source_<kind>.c that ends in one const ops struct, name it in the list in
+ * source.c and in source.kind of config/schema.h, add tests/test_source_<kind>.c, a page in docs/.
+ */
+#ifndef FB_SOURCE_SOURCE_H
+#define FB_SOURCE_SOURCE_H
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mix.h"
+#include "base/read.h"
+#include "config/config.h"
+#include "memory/budget.h"
+
+#define FB_MAX_DIMS 8
+#define FB_NAME_BYTES 64
+
+/* One field of every sample. Written at open, constant afterwards. */
+struct fb_field {
+    char name[FB_NAME_BYTES];
+    forebay_dtype dtype;
+    unsigned items;  /* arrays per sample: 1, or the length of a sequence */
+    bool sequence;   /* `items` is a dimension of the batch even if it is 1 */
+    unsigned vary;   /* how many leading dimensions may differ between items: 0, 1 or 2 */
+    unsigned ndim;   /* of one item; 0 for a scalar */
+    uint64_t shape[FB_MAX_DIMS]; /* of one item; 0 where it may vary */
+    uint64_t cell_bytes;         /* of the fixed dimensions together: a row has columns cells */
+};
+
+/* A slice of a unit that becomes item `item` of field `field`. */
+struct fb_part {
+    uint64_t unit;
+    uint32_t field;
+    uint32_t item;
+    uint64_t first_row;
+    uint64_t rows; /* FB_ALL_ROWS: the whole unit, however many it has */
+};
+#define FB_ALL_ROWS UINT64_MAX
+
+/* What is known of a unit without I/O. */
+struct fb_extent {
+    enum { FB_EXTENT_UNKNOWN, FB_EXTENT_EXACT, FB_EXTENT_BROKEN } known;
+    uint64_t rows;    /* exact: rows x columns cells; 1 x 1 for a scalar */
+    uint64_t columns; /* 1 unless the field's vary is 2 */
+};
+
+/* One worker's own memory for decoding, `scratch_bytes` of it; the source may use it inside one
+ * load() or finish() only. */
+struct fb_scratch {
+    void *memory;
+    uint64_t bytes;
+};
+
+/* What load() is asked to do. */
+struct fb_load {
+    uint64_t unit;
+    uint64_t first_row, rows; /* within the extent; the whole unless the source has `rows_alone` */
+    void *to;                 /* rows x columns x cell_bytes, C order, native endian, no gaps */
+    uint64_t bytes;           /* exactly that many: write no more, and all of them */
+    struct fb_scratch scratch;
+    struct fb_reader *reader; /* this worker's own */
+};
+
+struct fb_source;
+
+/* All callbacks are required unless marked (optional). None is called under a lock. */
+struct fb_source_ops {
+    const char *kind;        /* "npy" */
+    const char *description; /* one line for --help */
+
+    /* Open what config->source_* describe: list the files, read what the index needs. Everything
+     * that stays is reserved in `budget` (FB_STAGE_INDEX). *out is written only on success and is
+     * then the caller's. A file that is broken is no failure here: its extent says BROKEN and
+     * load() says why. */
+    int (*open)(struct fb_source **out, const struct fb_config *config, struct fb_budget *budget,
+                const struct fb_log *log, forebay_error *error);
+    /* Close and free. Never NULL; also called on what open() left half way. */
+    void (*close)(struct fb_source *source);
+
+    /* The slices that make up `sample`: writes at most source->parts_max, returns how many.
+     * Any thread, no I/O, no allocation. Ordered by field, then item. */
+    unsigned (*parts)(const struct fb_source *source, uint64_t sample, struct fb_part *parts);
+    /* Any thread, no I/O, no allocation. */
+    struct fb_extent (*extent)(const struct fb_source *source, uint64_t unit);
+    /* (optional) Find out an UNKNOWN extent by reading as little as possible; remembered, so that
+     * extent() knows it from then on. Any thread, without a lock. */
+    int (*probe)(struct fb_source *source, uint64_t unit, const struct fb_load *load,
+                 forebay_error *error);
+    /* Read and decode. Many workers call this at once, without any lock. If the unit turns out to
+     * be other than its extent says (changed since the index was made), that is BAD_DATA. */
+    int (*load)(const struct fb_source *source, const struct fb_load *load, forebay_error *error);
+    /* (optional) The random part: from the loaded item `in` to the field's place in the slot,
+     * `out_bytes` of it, with draws of this sample's own. Any thread. */
+    int (*finish)(const struct fb_source *source, uint64_t sample, const void *in,
+                  struct fb_extent extent, struct fb_random random, void *out, uint64_t out_bytes,
+                  struct fb_scratch scratch, forebay_error *error);
+    /* (optional) `unit` will be loaded soon: start reading ahead without waiting. */
+    void (*will_need)(const struct fb_source *source, uint64_t unit);
+
+    /* The file (and place in it) of a unit, for messages: "scans/000001.bin". Any thread. */
+    void (*place)(const struct fb_source *source, uint64_t unit, char *text, size_t size);
+};
+
+struct fb_source {
+    const struct fb_source_ops *ops;
+
+    /* Set by open(), constant afterwards: */
+    uint64_t sample_count;
+    uint64_t unit_count;
+    unsigned field_count;
+    struct fb_field *fields;    /* owned by the source */
+    unsigned parts_max;         /* P: slices per sample, at most */
+    uint64_t unit_bytes_max;    /* largest decoded unit; 0 if not known */
+    uint64_t unit_bytes_total;  /* of all units, decoded; 0 if not known */
+    uint64_t scratch_bytes;     /* what load() and finish() need per worker */
+    uint64_t library_bytes;     /* allowance per worker for libraries' own memory */
+    bool rows_alone;            /* load() can read any rows without the others */
+    bool sliced;                /* samples take parts of units (windows, rows): fill policy */
+    bool shared_units;          /* several samples use one unit whole (overlapping sequences) */
+    bool raw;                   /* decoding is (nearly) copying: the page cache serves as well */
+    bool uniform;               /* every unit of a field has the same extent: stack is fixed */
+    uint64_t group_count;       /* sequences (folders) for order.group: sequence; 0 if none */
+    const uint64_t *group_ends; /* group g is samples [ends[g-1], ends[g]); owned by the source */
+    uint64_t broken_count;      /* units known to be broken at open */
+    uint64_t identity;          /* hash of sorted paths, sizes, mtimes and decode options */
+};
+
+/* Open the source of config->source_kind. */
+int fb_source_open(struct fb_source **out, const struct fb_config *config,
+                   struct fb_budget *budget, const struct fb_log *log, forebay_error *error);
+void fb_source_close(struct fb_source *source);
+
+/* Decoded bytes of a unit of `field` with this extent. */
+static inline uint64_t fb_extent_bytes(const struct fb_field *field, struct fb_extent extent)
+{
+    return extent.rows * extent.columns * field->cell_bytes;
+}
+
+/* What tests of everything above use: `count` samples of one field "data" [rows] u32 held in
+ * memory, value = sample; failures and delays on demand. See source_memory.c. */
+struct fb_memory_source_options {
+    uint64_t samples;
+    uint64_t rows;                             /* of every sample, or the most if `rows_of` */
+    uint64_t (*rows_of)(uint64_t sample);      /* NULL: all alike */
+    int (*before_load)(void *data, uint64_t unit); /* NULL, or a status to fail with */
+    void *data;
+};
+int fb_source_memory_open(struct fb_source **out, const struct fb_memory_source_options *options,
+                          struct fb_budget *budget, forebay_error *error);
+#endif
