@@ -48,6 +48,7 @@ extern "C" {
 
 /* Every status, once: the enum, its names and the Python exceptions are made from this list. */
 #define FOREBAY_STATUS_MAP(X)                                              \
+    X(TIMEOUT, 2, "nothing was ready in time")                             \
     X(END, 1, "the epoch is over")                                         \
     X(OK, 0, "success")                                                    \
     X(NO_MEMORY, -1, "the system refused memory")                          \
@@ -170,6 +171,9 @@ typedef struct forebay_batch {
 /* The next batch of the epoch. FOREBAY_END when the epoch is over; the call after that starts the
  * next one. After an error of one batch the next call goes on behind it. */
 FOREBAY_API int forebay_next(forebay_batch **out, forebay_loader *loader, forebay_error *error);
+/* The same, but waits at most `timeout_ns`: FOREBAY_TIMEOUT, and nothing is lost. */
+FOREBAY_API int forebay_next_within(forebay_batch **out, forebay_loader *loader,
+                                    uint64_t timeout_ns, forebay_error *error);
 /* Give the batch back; its memory will be written again. [any thread], also after close. */
 FOREBAY_API void forebay_batch_release(forebay_batch *batch);
 FOREBAY_API const forebay_field *forebay_batch_field(const forebay_batch *batch, const char *name);

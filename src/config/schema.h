@@ -76,6 +76,8 @@
       "Seconds the cache stays warm after the last process left.") \
     X(COUNT, memory_ranks_here, "memory.ranks_here", "auto", 0, "auto", \
       "Processes of this job on this node; each takes its part of the budget.") \
+    X(COUNT, epochs, "epochs", "auto", 0, "auto", \
+      "How many epochs will be run, if known: nothing is read or kept for one that never comes.") \
     X(COUNT, workers, "workers", "auto", LIVE, "auto", "Threads that read and decode.") \
     X(COUNT, prefetch, "prefetch", "auto", LIVE, "auto", \
       "Batches in flight, in all; those the caller holds not counted.") \

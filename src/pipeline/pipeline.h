@@ -28,8 +28,8 @@ struct fb_pipeline_options {
     uint64_t seed;
     int on_error;             /* FB_ON_ERROR_*, resolved */
     uint64_t workers, prefetch;
-    uint64_t slots_reserved;  /* bytes already reserved for slots (FB_STAGE_SLOTS): the floor */
-    uint64_t per_worker_reserved; /* workers' bytes reserved at open: one worker's */
+    uint64_t slots_floor;     /* bytes of slots that are reserved at open and never given back */
+    uint64_t epochs;          /* how many will be run, UINT64_MAX if not known */
 };
 
 struct fb_pipeline;
@@ -40,10 +40,13 @@ uint64_t fb_pipeline_worker_bytes(const struct fb_source *source, const struct f
 
 int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options *options,
                      forebay_error *error);
-/* Within a second; a worker stuck in the kernel is abandoned with its slot, counted and logged. */
-void fb_pipeline_close(struct fb_pipeline *pipeline);
+/* Within a second; a worker stuck in the kernel is abandoned with its slot, and logged. Returns how
+ * many: if any, what was borrowed must stay for ever. Batches the caller holds stay valid. */
+unsigned fb_pipeline_close(struct fb_pipeline *pipeline);
 
-int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, forebay_error *error);
+/* Waits at most `timeout_ns` (UINT64_MAX: for ever) and then says FOREBAY_TIMEOUT. */
+int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t timeout_ns,
+                     forebay_error *error);
 void fb_pipeline_batch_release(forebay_batch *batch);
 
 /* Drop what is under way and go on at `at`. The caller's batches stay. */
