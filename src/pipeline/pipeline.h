@@ -25,8 +25,10 @@ struct fb_pipeline_options {
     struct fb_budget *budget;
     const struct fb_log *log;
     const struct fb_config *config; /* batch, on_error, max_errors, cpu */
+    struct fb_ranks ranks;
     uint64_t seed;
     int on_error;             /* FB_ON_ERROR_*, resolved */
+    bool next_use;            /* the cache's policy is next-use */
     uint64_t workers, prefetch;
     uint64_t slots_floor;     /* bytes of slots that are reserved at open and never given back */
     uint64_t epochs;          /* how many will be run, UINT64_MAX if not known */
@@ -35,8 +37,15 @@ struct fb_pipeline_options {
 struct fb_pipeline;
 
 /* What one batch takes in memory, and what a worker does: the formulas of plan and run. */
-uint64_t fb_pipeline_slot_bytes(const struct fb_source *source, const struct fb_config *config);
-uint64_t fb_pipeline_worker_bytes(const struct fb_source *source, const struct fb_config *config);
+struct fb_pipeline_needs {
+    uint64_t slot;       /* the largest batch with its header; 0 if not known before it comes */
+    uint64_t header;     /* the part of it that is no data */
+    uint64_t per_worker; /* scratch, reader, stack, libraries */
+    bool fixed;          /* every batch takes `slot` */
+};
+int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source *source,
+                        const struct fb_config *config, bool cached, struct fb_budget *budget,
+                        forebay_error *error);
 
 int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options *options,
                      forebay_error *error);

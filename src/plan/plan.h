@@ -12,7 +12,9 @@
 /* What the parts say they need; all in bytes. */
 struct fb_plan_needs {
     uint64_t fixed;      /* index, order, the loader itself: already reserved when asked */
-    uint64_t slot;       /* of the largest batch, as mapped; 0 if not known before it comes */
+    uint64_t slot;       /* of the largest batch, header included; 0 if not known before it comes */
+    uint64_t slot_header; /* the part of it that is no data */
+    bool fixed_layout;   /* every batch takes `slot`: what does not fit is an error now */
     uint64_t per_worker; /* scratch, reader, stack, libraries' allowance */
     uint64_t cache_wanted; /* decoded bytes of all units, or 0: no cache is worth it */
 };
@@ -22,7 +24,7 @@ struct fb_plan {
     uint64_t floor;   /* with less than this a run may not end: fixed + 3 slots + one worker */
     uint64_t workers; /* threads */
     uint64_t prefetch; /* batches in flight */
-    uint64_t slots;   /* what is reserved at open for batches: at least 1 slot */
+    uint64_t slots_floor; /* reserved at open for batches, for good: 1 to 3 slots, headers apart */
     uint64_t cache;   /* bytes, 0 for none */
 };
 

@@ -108,6 +108,10 @@ struct fb_source_ops {
     /* (optional) `unit` will be loaded soon: start reading ahead without waiting. */
     void (*will_need)(const struct fb_source *source, uint64_t unit);
 
+    /* (optional) The samples [*first, *first + *count) that use `unit`; without it a unit is used
+     * by one sample only. Any thread, no I/O. */
+    void (*users)(const struct fb_source *source, uint64_t unit, uint64_t *first, uint64_t *count);
+
     /* The file (and place in it) of a unit, for messages: "scans/000001.bin". Any thread. */
     void (*place)(const struct fb_source *source, uint64_t unit, char *text, size_t size);
 };

@@ -1,0 +1,222 @@
+/* control.c -- batches, state, live settings and statistics of an open loader. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "cache/cache.h"
+#include "loader/loader.h"
+#include "monitor/snapshot.h"
+
+static int check_process(const forebay_loader *loader, forebay_error *error)
+{
+    if (loader->pid == getpid())
+        return FOREBAY_OK;
+    return fb_fail(error, FOREBAY_FORKED,
+                   "this loader was opened by process %d; open one of its own in the child",
+                   (int)loader->pid);
+}
+
+/* ---- Batches ---- */
+
+int forebay_next(forebay_batch **out, forebay_loader *loader, forebay_error *error)
+{
+    return fb_pipeline_next(out, loader->pipeline, UINT64_MAX, error);
+}
+
+int forebay_next_within(forebay_batch **out, forebay_loader *loader, uint64_t timeout_ns,
+                        forebay_error *error)
+{
+    return fb_pipeline_next(out, loader->pipeline, timeout_ns, error);
+}
+
+void forebay_batch_release(forebay_batch *batch)
+{
+    fb_pipeline_batch_release(batch);
+}
+
+const forebay_field *forebay_batch_field(const forebay_batch *batch, const char *name)
+{
+    for (size_t i = 0; i < batch->field_count; i++)
+        if (!strcmp(batch->fields[i].name, name))
+            return &batch->fields[i];
+    return NULL;
+}
+
+/* ---- Epochs and state ---- */
+
+uint64_t forebay_epoch_samples(const forebay_loader *loader)
+{
+    uint64_t count = fb_order_count(loader->order, fb_order_begin(loader->order, 0));
+
+    if (loader->config.order_drop_last)
+        count -= count % loader->config.batch_size.value;
+    return count;
+}
+
+uint64_t forebay_epoch_batches(const forebay_loader *loader)
+{
+    uint64_t size = loader->config.batch_size.value;
+
+    return (forebay_epoch_samples(loader) + size - 1) / size;
+}
+
+int forebay_set_epoch(forebay_loader *loader, uint64_t epoch, forebay_error *error)
+{
+    int status = check_process(loader, error);
+
+    if (!status)
+        fb_pipeline_seek(loader->pipeline, fb_order_begin(loader->order, epoch));
+    return status;
+}
+
+int forebay_state_save(const forebay_loader *loader, char text[FOREBAY_STATE_BYTES],
+                       forebay_error *error)
+{
+    struct fb_cursor at;
+    uint64_t local;
+
+    fb_pipeline_tell(loader->pipeline, &at, &local);
+    return fb_order_save(loader->order, at, local, text, FOREBAY_STATE_BYTES, error);
+}
+
+int forebay_state_load(forebay_loader *loader, const char *const *texts, size_t count,
+                       forebay_error *error)
+{
+    struct fb_cursor at;
+    uint64_t repeated = 0;
+    int status = check_process(loader, error);
+
+    if (!status)
+        status = fb_order_load(loader->order, texts, count, &at, &repeated, error);
+    if (status)
+        return status;
+    if (repeated)
+        fb_warn(&loader->log, "the ranks' states were out of step: %" PRIu64
+                " samples of this epoch will be repeated", repeated);
+    fb_pipeline_seek(loader->pipeline, at);
+    return FOREBAY_OK;
+}
+
+/* ---- Live settings ---- */
+
+static void count_text(char text[64], uint64_t value)
+{
+    snprintf(text, 64, "%" PRIu64, value);
+}
+
+static int set_budget(forebay_loader *loader, const struct fb_size *size,
+                      forebay_set_result *result, forebay_error *error)
+{
+    uint64_t bytes = size->value / fb_max(1, loader->ranks.local_world);
+    struct fb_budget_report now;
+    char floor[32];
+
+    if (size->mode != FB_SIZE_BYTES)
+        return fb_fail(error, FOREBAY_BAD_CONFIG, "memory.budget: name a size, e.g. 8GiB");
+    if (bytes < loader->floor)
+        return fb_fail(error, FOREBAY_OVER_BUDGET,
+                       "memory.budget cannot go below this loader's floor of %s (%" PRIu64
+                       " bytes)", fb_size_text(loader->floor, floor), loader->floor);
+    fb_budget_read(loader->budget, &now);
+    count_text(result->old_value, now.limit);
+    fb_budget_set_limit(loader->budget, bytes);
+    fb_pipeline_trim(loader->pipeline);
+    if (loader->cache && bytes < now.limit) {
+        struct fb_cache_report cache;
+
+        fb_cache_read_report(loader->cache, &cache);
+        fb_cache_set_limit(loader->cache,
+                           cache.limit_bytes - fb_min(cache.limit_bytes, now.limit - bytes));
+    }
+    count_text(result->new_value, bytes);
+    return FOREBAY_OK;
+}
+
+static void set_count(forebay_loader *loader, const char *key, uint64_t value,
+                      const struct fb_pipeline_report *now, forebay_set_result *result)
+{
+    if (!strcmp(key, "workers")) {
+        count_text(result->old_value, now->workers);
+        value = fb_pipeline_set_workers(loader->pipeline, value);
+    } else if (!strcmp(key, "prefetch")) {
+        count_text(result->old_value, now->prefetch);
+        value = fb_pipeline_set_prefetch(loader->pipeline, value);
+    } else {
+        count_text(result->old_value, now->cpu_share == UINT64_MAX ? 0 : now->cpu_share);
+        value = fb_pipeline_set_cpu_share(loader->pipeline, value);
+    }
+    count_text(result->new_value, value);
+}
+
+int forebay_set(forebay_loader *loader, const char *key, const char *value,
+                forebay_set_result *result, forebay_error *error)
+{
+    union {
+        struct fb_count count;
+        struct fb_size size;
+    } parsed;
+    struct fb_pipeline_report *now;
+    forebay_set_result ignored;
+    int status = check_process(loader, error);
+
+    result = result ? result : &ignored;
+    memset(result, 0, sizeof(*result));
+    if (!status)
+        status = fb_config_parse_live(key, value, &parsed, error);
+    if (status)
+        return status;
+    now = &loader->report;
+    pthread_mutex_lock(&loader->lock);
+    fb_pipeline_read_report(loader->pipeline, now);
+    if (!strcmp(key, "memory.budget"))
+        status = set_budget(loader, &parsed.size, result, error);
+    else if (parsed.count.is_auto && strcmp(key, "cpu.share") != 0)
+        status = fb_fail(error, FOREBAY_BAD_CONFIG, "%s: name a number", key);
+    else
+        set_count(loader, key, parsed.count.value, now, result);
+    result->held_batches = now->held;
+    result->held_bytes = now->held_bytes;
+    pthread_mutex_unlock(&loader->lock);
+    return status;
+}
+
+/* ---- Statistics ---- */
+
+/* Our share of Pss_Anon now, and the highest that was seen. */
+static uint64_t peak_pss_locked(forebay_loader *loader)
+{
+    uint64_t now = fb_host_pss_anon_bytes();
+
+    if (now == FB_UNKNOWN || loader->pss_before == FB_UNKNOWN)
+        return FB_UNKNOWN;
+    now = now > loader->pss_before ? now - loader->pss_before : 0;
+    loader->peak_pss = fb_max(loader->peak_pss, now);
+    return loader->peak_pss;
+}
+
+size_t forebay_stats_json(forebay_loader *loader, char *text, size_t size)
+{
+    struct fb_snapshot *now = &loader->snapshot;
+    size_t length;
+
+    pthread_mutex_lock(&loader->lock);
+    memset(now, 0, sizeof(*now));
+    now->time_ns = fb_now_ns();
+    memcpy(now->name, loader->name, sizeof(now->name));
+    fb_budget_read(loader->budget, &now->budget);
+    fb_pipeline_read_report(loader->pipeline, &now->pipeline);
+    now->has_cache = loader->cache != NULL;
+    if (loader->cache)
+        fb_cache_read_report(loader->cache, &now->cache);
+    now->policy = loader->policy;
+    fb_host_memory_read(&now->host, "");
+    now->peak_pss_bytes = peak_pss_locked(loader);
+    now->floor_bytes = loader->floor;
+    now->device = loader->device->ops->kind;
+    length = fb_snapshot_json(now, text, size);
+    pthread_mutex_unlock(&loader->lock);
+    return length;
+}

@@ -1,0 +1,300 @@
+/* loader.c -- the public API: opens the parts in order, closes them in reverse. Start reading here. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "cache/cache.h"
+#include "config/config.h"
+#include "device/device.h"
+#include "loader/loader.h"
+#include "monitor/snapshot.h"
+#include "order/order.h"
+#include "pipeline/pipeline.h"
+#include "plan/plan.h"
+#include "source/source.h"
+
+static int find_budget(forebay_loader *loader, struct fb_budget *shared, forebay_error *error)
+{
+    const struct fb_size *size = &loader->config.memory_budget;
+    uint64_t ranks = fb_max(1, loader->ranks.local_world), bytes = size->value / ranks;
+    struct fb_host_memory host;
+    char text[32];
+
+    if (shared) {
+        loader->budget = fb_budget_share(shared);
+        return FOREBAY_OK;
+    }
+    if (size->mode == FB_SIZE_AUTO) {
+        fb_host_memory_read(&host, "");
+        if (host.left_bytes == FB_UNKNOWN)
+            return fb_fail(error, FOREBAY_BAD_CONFIG,
+                           "memory.budget: auto cannot tell what this host leaves; name a size");
+        bytes = host.left_bytes / 2 / ranks;
+        fb_say(&loader->log, "memory.budget: auto is %s: half of what is available%s",
+               fb_size_text(bytes, text), ranks > 1 ? ", divided by the ranks on this node" : "");
+    } else if (ranks > 1) {
+        fb_say(&loader->log, "memory.budget: this rank's part of %" PRIu64 " is %s", ranks,
+               fb_size_text(bytes, text));
+    }
+    return fb_budget_new(&loader->budget, bytes, error);
+}
+
+static int open_order(forebay_loader *loader, forebay_error *error)
+{
+    const struct fb_config *config = &loader->config;
+    const struct fb_source *source = loader->source;
+    uint64_t sample_bytes = fb_max(1, source->unit_bytes_total / fb_max(1, source->sample_count));
+    struct fb_budget_report budget;
+    struct fb_order_options options = {
+        .samples = source->sample_count,
+        .seed = config->order_seed.value,
+        .shuffle = config->order_shuffle,
+        .group = config->order_group,
+        .group_count = source->group_count,
+        .group_ends = source->group_ends,
+        .sticky = config->order_sticky,
+        .ends = config->order_ends,
+        .subset_file = config->order_subset,
+        .weights_file = config->order_weights,
+        .draws = config->order_draws.value,
+        .ranks = loader->ranks,
+    };
+
+    fb_budget_read(loader->budget, &budget);
+    options.block = config->order_block.is_auto ? fb_max(1, FB_MIB / sample_bytes)
+                                                : fb_max(1, config->order_block.value);
+    options.window = config->order_window.is_auto
+                         ? fb_max(1, budget.limit / 4 / sample_bytes / options.block)
+                         : fb_max(1, config->order_window.value);
+    if (source->sample_count == 0)
+        return fb_fail(error, FOREBAY_BAD_DATA, "the source has no sample");
+    return fb_order_open(&loader->order, &options, loader->budget, &loader->log, error);
+}
+
+/* next-use pays where a unit that cannot be sliced is used by several samples, for weighted draws,
+ * subset epochs and several nodes; fill is as good as any elsewhere (caching.md). */
+static int resolve_policy(const forebay_loader *loader)
+{
+    const struct fb_config *config = &loader->config;
+    const struct fb_source *source = loader->source;
+
+    if (config->memory_policy != FB_POLICY_AUTO)
+        return config->memory_policy;
+    if (source->sliced)
+        return FB_POLICY_FILL;
+    if (source->shared_units || config->order_weights || loader->ranks.nodes > 1)
+        return FB_POLICY_NEXT_USE;
+    return FB_POLICY_FILL;
+}
+
+/* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */
+static uint64_t cache_wanted(const forebay_loader *loader)
+{
+    const struct fb_source *source = loader->source;
+    struct fb_host_memory host;
+    uint64_t total = source->unit_bytes_total;
+
+    if (loader->config.memory_cache.mode != FB_SIZE_AUTO)
+        return 0;
+    if (source->raw && total) {
+        fb_host_memory_read(&host, "");
+        if (host.left_bytes != FB_UNKNOWN && total <= host.left_bytes)
+            return 0;
+    }
+    if (!total)
+        return UINT64_MAX / 2;
+    return total + total / 16 + fb_cache_index_bytes(source->unit_count);
+}
+
+static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error *error)
+{
+    bool cached = loader->config.memory_cache.mode != FB_SIZE_OFF;
+    struct fb_pipeline_needs pipeline;
+    struct fb_budget_report budget;
+    struct fb_plan_needs needs;
+    int status = fb_pipeline_measure(&pipeline, loader->source, &loader->config, cached,
+                                     loader->budget, error);
+
+    if (status)
+        return status;
+    fb_budget_read(loader->budget, &budget);
+    needs = (struct fb_plan_needs){ .fixed = budget.used + FB_LOADER_FIXED_BYTES,
+                                    .slot = pipeline.slot,
+                                    .slot_header = pipeline.header,
+                                    .fixed_layout = pipeline.fixed,
+                                    .per_worker = pipeline.per_worker,
+                                    .cache_wanted = cache_wanted(loader) };
+    status = fb_plan(plan, &needs, &loader->config, budget.limit, fb_host_cpus(), error);
+    if (!status)
+        loader->floor = plan->floor;
+    return status;
+}
+
+static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
+{
+    const struct fb_source *source = loader->source;
+    struct fb_cache_options options = {
+        .unit_count = source->unit_count,
+        .unit_bytes = source->uniform && source->field_count == 1 ? source->unit_bytes_max : 0,
+        .unit_bytes_median = source->unit_bytes_total / fb_max(1, source->unit_count),
+        .unit_bytes_max = source->unit_bytes_max,
+        .limit_bytes = plan->cache,
+        .policy = resolve_policy(loader),
+        .pins_max = (unsigned)(fb_max(1, plan->workers) * source->parts_max),
+        .share = loader->config.memory_share,
+        .identity = source->identity,
+        .budget = loader->budget,
+        .log = &loader->log,
+    };
+
+    loader->policy = "none";
+    if (plan->cache == 0)
+        return FOREBAY_OK;
+    loader->policy = fb_config_word("memory.policy", options.policy);
+    return fb_cache_open(&loader->cache, &options, error);
+}
+
+/* With several ranks a batch that is one short would make them fall out of step. */
+static int resolve_on_error(const forebay_loader *loader)
+{
+    if (!fb_config_is_set(&loader->config, "on_error") && loader->ranks.world > 1)
+        return FB_ON_ERROR_REPLACE;
+    return loader->config.on_error;
+}
+
+static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
+{
+    const struct fb_config *config = &loader->config;
+    struct fb_pipeline_options options = {
+        .source = loader->source,
+        .order = loader->order,
+        .cache = loader->cache,
+        .budget = loader->budget,
+        .log = &loader->log,
+        .config = config,
+        .ranks = loader->ranks,
+        .seed = config->order_seed.value,
+        .on_error = resolve_on_error(loader),
+        .next_use = loader->cache && resolve_policy(loader) == FB_POLICY_NEXT_USE,
+        .workers = plan->workers,
+        .prefetch = plan->prefetch,
+        .slots_floor = plan->slots_floor,
+        .epochs = config->epochs.is_auto ? UINT64_MAX : config->epochs.value,
+    };
+
+    return fb_pipeline_open(&loader->pipeline, &options, error);
+}
+
+static void say_uneven(const forebay_loader *loader)
+{
+    uint64_t uneven = fb_order_uneven(loader->order, fb_order_begin(loader->order, 0));
+
+    if (uneven)
+        fb_say(&loader->log, "%" PRIu64 " samples of each epoch are %s so that all %" PRIu64
+               " ranks get as many (order.ends: %s)", uneven,
+               loader->config.order_ends == FB_ENDS_PAD ? "repeated" : "left out",
+               loader->ranks.world, loader->config.order_ends == FB_ENDS_PAD ? "pad" : "drop");
+}
+
+static int open_parts(forebay_loader *loader, const forebay_options *options, forebay_error *error)
+{
+    struct fb_plan plan;
+    int status = fb_config_read(&loader->config, options, &loader->log, error);
+
+    if (status)
+        return status;
+    loader->has_config = true;
+    if ((status = fb_ranks_find(&loader->ranks, &loader->config, error)) ||
+        (status = find_budget(loader, options->budget ? options->budget->budget : NULL, error)) ||
+        (status = fb_budget_reserve(loader->budget, FB_STAGE_OTHER, FB_LOADER_BYTES, "the loader",
+                                    error)))
+        return status;
+    loader->reserved = FB_LOADER_BYTES;
+    if ((status = fb_device_open(&loader->device, loader->config.device_kind, &loader->log,
+                                 error)) ||
+        (status = fb_source_open(&loader->source, &loader->config, loader->budget, &loader->log,
+                                 error)) ||
+        (status = open_order(loader, error)) || (status = make_plan(loader, &plan, error)) ||
+        (status = open_cache(loader, &plan, error)))
+        return status;
+    say_uneven(loader);
+    return open_pipeline(loader, &plan, error);
+}
+
+int forebay_open(forebay_loader **out, const forebay_options *options, forebay_error *error)
+{
+    forebay_loader *loader = calloc(1, sizeof(*loader));
+    forebay_error local;
+    int status;
+
+    error = error ? error : &local;
+    if (!loader)
+        return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for a loader");
+    loader->pid = getpid();
+    loader->log = (struct fb_log){ options->log, options->progress, options->data };
+    loader->pss_before = fb_host_pss_anon_bytes();
+    pthread_mutex_init(&loader->lock, NULL);
+    status = open_parts(loader, options, error);
+    if (status) {
+        forebay_close(loader);
+        return status;
+    }
+    if (loader->config.name)
+        snprintf(loader->name, sizeof(loader->name), "%s", loader->config.name);
+    *out = loader;
+    return FOREBAY_OK;
+}
+
+void forebay_close(forebay_loader *loader)
+{
+    if (!loader || loader->pid != getpid())
+        return;
+    /* A worker that is stuck in the kernel still uses what it borrowed: then that stays. */
+    if (fb_pipeline_close(loader->pipeline) > 0)
+        return;
+    if (loader->cache)
+        fb_cache_close(loader->cache);
+    if (loader->order)
+        fb_order_close(loader->order);
+    if (loader->source)
+        fb_source_close(loader->source);
+    if (loader->device)
+        fb_device_close(loader->device);
+    if (loader->has_config)
+        fb_config_release(&loader->config);
+    if (loader->budget) {
+        fb_budget_refund(loader->budget, FB_STAGE_OTHER, loader->reserved);
+        fb_budget_free(loader->budget);
+    }
+    pthread_mutex_destroy(&loader->lock);
+    free(loader);
+}
+
+/* ---- Budgets that loaders share ---- */
+
+int forebay_budget_new(forebay_budget **out, uint64_t bytes, forebay_error *error)
+{
+    forebay_budget *budget = calloc(1, sizeof(*budget));
+    int status;
+
+    if (!budget)
+        return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for a budget");
+    status = fb_budget_new(&budget->budget, bytes, error);
+    if (status) {
+        free(budget);
+        return status;
+    }
+    *out = budget;
+    return FOREBAY_OK;
+}
+
+void forebay_budget_free(forebay_budget *budget)
+{
+    if (!budget)
+        return;
+    fb_budget_free(budget->budget);
+    free(budget);
+}

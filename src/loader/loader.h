@@ -1,0 +1,46 @@
+/* loader.h -- what a forebay_loader is made of; only src/loader looks inside. */
+#ifndef FB_LOADER_LOADER_H
+#define FB_LOADER_LOADER_H
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "config/config.h"
+#include "device/device.h"
+#include "memory/host.h"
+#include "monitor/snapshot.h"
+#include "pipeline/pipeline.h"
+
+/* The loader's own structs, its configuration (a page or two; 1 MiB of text at most is read) and
+ * what JSON needs for a moment: reserved at open. */
+#define FB_LOADER_BYTES ((uint64_t)256 * 1024)
+/* What the pipeline and the cache take for themselves beside slots and workers: planned for. */
+#define FB_LOADER_FIXED_BYTES ((uint64_t)64 * 1024)
+
+struct forebay_budget {
+    struct fb_budget *budget;
+};
+
+struct forebay_loader {
+    pid_t pid;
+    char name[64];
+    struct fb_log log;
+    struct fb_config config;
+    bool has_config;
+    struct fb_ranks ranks;
+    struct fb_budget *budget;
+    uint64_t reserved; /* FB_STAGE_OTHER */
+    struct fb_device *device;
+    struct fb_source *source;
+    struct fb_order *order;
+    struct fb_cache *cache; /* NULL: none */
+    const char *policy;
+    struct fb_pipeline *pipeline;
+    uint64_t floor;
+    uint64_t pss_before; /* Pss_Anon of this process when open began */
+
+    pthread_mutex_t lock; /* of what follows; taken before any other */
+    uint64_t peak_pss;
+    struct fb_snapshot snapshot; /* too large for a stack */
+    struct fb_pipeline_report report;
+};
+#endif

@@ -1,0 +1,148 @@
+/*
+ * core.h -- the pipeline from inside: what its files share.
+ *
+ *   slots.c    memory of batches: mapped once, used for ever, paid from the budget
+ *   work.c     what a worker does: open a batch, or fill a run of samples; seal what is complete
+ *   workers.c  threads, added and dropped while running
+ *   deliver.c  batches to the caller, in order, and back
+ *   figures.c  what is counted
+ *
+ * One lock guards all that is not constant. It is never held while a source, a decoder, the cache
+ * or a mapping is at work. Order: pipeline->lock, then budget->lock.
+ *
+ * Whenever the lock is free: ring[head .. tail) are the batches in flight, oldest first, all opened
+ * before any that is not there; at most one worker is `opening`; slots_mapped <= slots_paid, and
+ * slots_paid is what the budget's FB_STAGE_SLOTS holds for us (headers apart).
+ */
+#ifndef FB_PIPELINE_CORE_H
+#define FB_PIPELINE_CORE_H
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "pipeline/batch.h"
+#include "pipeline/fetch.h"
+
+#define FB_WORKERS_MAX 256
+#define FB_PREFETCH_MAX 1024
+
+struct fb_worker {
+    struct fb_pipeline *pipeline;
+    unsigned number;
+    pthread_t thread;
+    struct fb_hands hands;
+
+    /* Guarded by the pipeline's lock: */
+    bool exited;    /* only to be joined */
+    bool abandoned; /* close did not wait for it: it frees itself */
+};
+
+/* A walk through the epochs: where the opener is, and where the caller is. */
+struct fb_walk {
+    struct fb_cursor at;
+    uint64_t first; /* local positions behind it */
+    uint64_t count; /* local positions of the stretch, without what drop_last leaves out */
+};
+
+struct fb_figures {
+    uint64_t samples, batches, bytes, skipped, replaced, failed;
+    uint64_t hits, misses, bytes_read;
+    uint64_t first_batch_ns, wait_ns;
+    uint64_t waits[FB_WAIT_BUCKETS];
+    uint64_t epoch_count;
+    struct fb_epoch_report epochs[FB_EPOCHS_KEPT]; /* epoch e at e' % KEPT, e' the e'-th begun */
+    uint64_t epoch_begun_ns;
+    uint64_t failure_count;
+    struct fb_failure failures[FB_FAILURES_KEPT];
+};
+
+struct fb_pipeline {
+    /* Constant after open: */
+    struct fb_pipeline_options options;
+    struct fb_log log;
+    struct fb_collation collation;
+    struct fb_fetcher fetcher;
+    struct fb_measure *measures;       /* [fields] for the opener, who is alone */
+    struct fb_measure *fixed_measures; /* [fields] of a full batch, if the layout is fixed */
+    uint64_t batch_size;
+    bool drop_last;
+    uint64_t errors_max;
+    int nice;
+    pid_t pid;
+    uint64_t opened_ns;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work;  /* there may be something to do for a worker */
+    pthread_cond_t ready; /* the caller may find what it waits for */
+
+    /* Guarded by lock: */
+    unsigned references; /* the owner, each batch the caller holds, each abandoned worker */
+    bool stopping;
+    struct fb_batch *ring[FB_PREFETCH_MAX];
+    uint64_t head, tail;
+    uint64_t generation; /* raised by a seek: what was opened before it is void */
+    bool opening;
+    bool starved;        /* no memory for the next batch; cleared when any may have come back */
+    uint64_t starved_bytes;
+    struct fb_walk open, told; /* the opener's and the caller's */
+    uint64_t epoch_limit;      /* no batch of this epoch or later is opened ahead */
+
+    struct fb_batch *free;
+    uint64_t slots_paid, slots_mapped;
+    uint64_t held, held_bytes;
+
+    struct fb_worker *workers[FB_WORKERS_MAX];
+    uint64_t worker_target, worker_count; /* wanted; there, and not exited */
+    struct fb_hands own; /* with 0 workers the caller works itself, in next */
+    bool has_own;
+    uint64_t prefetch, cpu_share, running;
+    uint64_t abandoned;
+    struct fb_figures figures;
+};
+
+static inline struct fb_batch **fb_ring_at(struct fb_pipeline *pipeline, uint64_t place)
+{
+    return &pipeline->ring[place % FB_PREFETCH_MAX];
+}
+
+/* ---- slots.c ---- */
+/* A free header, with whatever memory it has. NULL if there is none and no room for one. */
+struct fb_batch *fb_slots_take(struct fb_pipeline *pipeline, forebay_error *error);
+/* See to it that the batch has `bytes` of memory. False: not now. Only the opener calls these two,
+ * without the lock. */
+bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t bytes,
+                  forebay_error *error);
+void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
+/* Unmap and refund free slots until `paid` is at most `keep` bytes; with the lock. */
+uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep);
+/* A batch that comes back after close, or is dropped by it. */
+void fb_slots_destroy_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
+
+/* ---- work.c ---- */
+/* Do one piece of work if there is any. The lock is dropped meanwhile. */
+bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands);
+/* Begin a walk at `at`. */
+struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at);
+/* Void all that is in flight. */
+void fb_work_cancel_locked(struct fb_pipeline *pipeline);
+
+/* ---- workers.c ---- */
+uint64_t fb_pipeline_worker_bytes(const struct fb_source *source,
+                                  const struct fb_collation *collation, bool cached);
+int fb_hands_init(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_error *error);
+void fb_hands_release(struct fb_hands *hands, struct fb_pipeline *pipeline);
+/* Start threads until there are `target`; as many as there is memory for. */
+int fb_workers_grow(struct fb_pipeline *pipeline, uint64_t target, forebay_error *error);
+/* Join those that have exited. */
+void fb_workers_reap(struct fb_pipeline *pipeline);
+/* Wait for all until `deadline_ns`; those that are stuck are abandoned. */
+void fb_workers_stop(struct fb_pipeline *pipeline, uint64_t deadline_ns);
+
+/* ---- deliver.c ---- */
+void fb_pipeline_unref_locked(struct fb_pipeline *pipeline); /* unlocks; frees with the last */
+
+/* ---- figures.c ---- */
+void fb_figures_epoch_begin(struct fb_figures *figures, uint64_t epoch, uint64_t now_ns);
+void fb_figures_epoch_end(struct fb_figures *figures, uint64_t now_ns);
+void fb_figures_batch(struct fb_figures *figures, const struct fb_batch *batch);
+void fb_figures_wait(struct fb_figures *figures, uint64_t wait_ns);
+#endif

@@ -1,0 +1,248 @@
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "memory/block.h"
+#include "pipeline/core.h"
+
+static void destroy(struct fb_pipeline *pipeline)
+{
+    struct fb_budget *budget = pipeline->options.budget;
+    uint64_t fields = pipeline->collation.field_count;
+
+    fb_budget_refund(budget, FB_STAGE_SLOTS, pipeline->slots_paid);
+    fb_block_free(budget, FB_STAGE_OTHER, pipeline->measures, fields, sizeof(struct fb_measure));
+    fb_block_free(budget, FB_STAGE_OTHER, pipeline->fixed_measures, fields,
+                  sizeof(struct fb_measure));
+    fb_collation_close(&pipeline->collation);
+    pthread_cond_destroy(&pipeline->work);
+    pthread_cond_destroy(&pipeline->ready);
+    pthread_mutex_destroy(&pipeline->lock);
+    fb_block_free(budget, FB_STAGE_OTHER, pipeline, 1, sizeof(*pipeline));
+    fb_budget_free(budget);
+}
+
+void fb_pipeline_unref_locked(struct fb_pipeline *pipeline)
+{
+    bool last = --pipeline->references == 0;
+
+    pthread_mutex_unlock(&pipeline->lock);
+    if (last)
+        destroy(pipeline);
+}
+
+void fb_pipeline_batch_release(forebay_batch *shown)
+{
+    struct fb_batch *batch = (struct fb_batch *)(void *)shown;
+    struct fb_pipeline *pipeline;
+
+    if (!batch)
+        return;
+    pipeline = batch->pipeline;
+    if (pipeline->pid != getpid()) /* a fork's copy: the parent's is the one that counts */
+        return;
+    fb_map_inherit(batch->memory, batch->capacity, false);
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->held--;
+    pipeline->held_bytes -= batch->bytes;
+    if (pipeline->stopping) {
+        fb_slots_destroy_locked(pipeline, batch);
+    } else {
+        fb_slots_give_back_locked(pipeline, batch);
+        pthread_cond_signal(&pipeline->work);
+    }
+    fb_pipeline_unref_locked(pipeline);
+}
+
+/* ---- next ---- */
+
+static int fail_starved_locked(struct fb_pipeline *pipeline, forebay_error *error)
+{
+    struct fb_budget_report budget;
+    char need[32], limit[32], used[32];
+
+    fb_budget_read(pipeline->options.budget, &budget);
+    fb_size_text(pipeline->starved_bytes, need);
+    fb_size_text(budget.limit, limit);
+    fb_size_text(budget.used, used);
+    pipeline->starved = false; /* the next call tries again */
+    if (pipeline->held)
+        return fb_fail(error, FOREBAY_HELD,
+                       "%" PRIu64 " batch%s held and the budget of %s (%s in use) has no room for "
+                       "one more of %s; release a batch (in Python: drop it, or keep a .copy()), or "
+                       "raise memory.budget", pipeline->held,
+                       pipeline->held == 1 ? " is" : "es are", limit, used, need);
+    return fb_fail(error, FOREBAY_OVER_BUDGET,
+                   "the next batch takes %s, but the budget is %s and %s of it is in use; raise "
+                   "memory.budget or lower batch.size", need, limit, used);
+}
+
+/* The oldest batch is ready, or there will be none: 0 to go on, else the status to return. */
+static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
+                            struct fb_hands *own, forebay_error *error)
+{
+    struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
+                              .tv_nsec = (long)(deadline_ns % 1000000000u) };
+
+    for (;;) {
+        bool empty = pipeline->head == pipeline->tail;
+
+        if (pipeline->stopping)
+            return fb_fail(error, FOREBAY_STOPPED, "the loader is closed");
+        if (!empty && (*fb_ring_at(pipeline, pipeline->head))->ready)
+            return FOREBAY_OK;
+        if (empty && pipeline->starved && !pipeline->opening) {
+            if (fb_slots_trim_locked(pipeline, 0) == 0)
+                return fail_starved_locked(pipeline, error);
+            pipeline->starved = false;
+            pthread_cond_signal(&pipeline->work);
+        }
+        if (own && fb_work_step_locked(pipeline, own))
+            continue;
+        if (deadline_ns == UINT64_MAX) {
+            pthread_cond_wait(&pipeline->ready, &pipeline->lock);
+        } else {
+            if (fb_now_ns() >= deadline_ns)
+                return FOREBAY_TIMEOUT;
+            pthread_cond_timedwait(&pipeline->ready, &pipeline->lock, &until);
+        }
+    }
+}
+
+static int too_many_errors(const struct fb_pipeline *pipeline, forebay_error *error)
+{
+    const struct fb_failure *first = &pipeline->figures.failures[0];
+
+    if (pipeline->figures.failure_count <= pipeline->errors_max)
+        return FOREBAY_OK;
+    return fb_fail(error, FOREBAY_BAD_DATA,
+                   "%" PRIu64 " samples failed, more than the %" PRIu64
+                   " that max_errors allows; the first was sample %" PRIu64 ": %s",
+                   pipeline->figures.failure_count, pipeline->errors_max, first->sample,
+                   first->reason);
+}
+
+/* Take the oldest batch off the ring. NULL with status 0: it was passed over, ask again. */
+static int pop_locked(struct fb_pipeline *pipeline, struct fb_batch **out, forebay_error *error)
+{
+    struct fb_batch *batch = *fb_ring_at(pipeline, pipeline->head++);
+    int status = FOREBAY_OK;
+
+    pipeline->told.first += batch->count;
+    fb_figures_batch(&pipeline->figures, batch);
+    if (batch->error_at != UINT64_MAX) {
+        if (error)
+            *error = batch->error;
+        status = batch->error.status;
+    } else {
+        status = too_many_errors(pipeline, error);
+    }
+    *out = NULL;
+    if (status || batch->shown.samples == 0)
+        fb_slots_give_back_locked(pipeline, batch);
+    else
+        *out = batch;
+    pthread_cond_signal(&pipeline->work);
+    return status;
+}
+
+static void hand_out_locked(struct fb_pipeline *pipeline, const struct fb_batch *batch,
+                            uint64_t began_ns)
+{
+    uint64_t now = fb_now_ns();
+
+    pipeline->held++;
+    pipeline->held_bytes += batch->bytes;
+    pipeline->references++;
+    fb_figures_wait(&pipeline->figures, now - began_ns);
+    if (!pipeline->figures.first_batch_ns)
+        pipeline->figures.first_batch_ns = now - pipeline->opened_ns;
+}
+
+static int end_epoch_locked(struct fb_pipeline *pipeline)
+{
+    const struct fb_order *order = pipeline->options.order;
+
+    fb_figures_epoch_end(&pipeline->figures, fb_now_ns());
+    pipeline->told = fb_walk_begin(pipeline, fb_order_begin(order, pipeline->told.at.epoch + 1));
+    return FOREBAY_END;
+}
+
+static int next_locked(struct fb_batch **batch, struct fb_pipeline *pipeline, uint64_t deadline_ns,
+                       forebay_error *error)
+{
+    struct fb_hands *own = pipeline->worker_target == 0 ? &pipeline->own : NULL;
+    int status = FOREBAY_OK;
+
+    if (pipeline->told.at.epoch >= pipeline->epoch_limit) { /* it comes after all */
+        pipeline->epoch_limit = pipeline->told.at.epoch + 1;
+        pthread_cond_signal(&pipeline->work);
+    }
+    *batch = NULL;
+    while (!status && !*batch) {
+        if (pipeline->told.first >= pipeline->told.count)
+            return end_epoch_locked(pipeline);
+        status = wait_head_locked(pipeline, deadline_ns, own, error);
+        if (!status)
+            status = pop_locked(pipeline, batch, error);
+    }
+    return status;
+}
+
+int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t timeout_ns,
+                     forebay_error *error)
+{
+    uint64_t began = fb_now_ns(), deadline = UINT64_MAX;
+    struct fb_batch *batch;
+    int status;
+
+    if (pipeline->pid != getpid())
+        return fb_fail(error, FOREBAY_FORKED,
+                       "this loader was opened by process %d; open one of its own in the child",
+                       (int)pipeline->pid);
+    if (timeout_ns < UINT64_MAX - began)
+        deadline = began + timeout_ns;
+    pthread_mutex_lock(&pipeline->lock);
+    fb_figures_epoch_begin(&pipeline->figures, pipeline->told.at.epoch, began);
+    status = next_locked(&batch, pipeline, deadline, error);
+    if (status == FOREBAY_OK)
+        hand_out_locked(pipeline, batch, began);
+    pthread_mutex_unlock(&pipeline->lock);
+    if (status)
+        return status;
+    fb_map_inherit(batch->memory, batch->capacity, true);
+    *out = &batch->shown;
+    return FOREBAY_OK;
+}
+
+/* ---- Where the caller stands ---- */
+
+void fb_pipeline_seek(struct fb_pipeline *pipeline, struct fb_cursor at)
+{
+    struct fb_cursor now;
+
+    pthread_mutex_lock(&pipeline->lock);
+    now = pipeline->told.at;
+    /* What is in flight is just what is asked for: keep it. */
+    if (pipeline->told.first == 0 && now.epoch == at.epoch && now.start == at.start &&
+        now.world == at.world) {
+        pthread_mutex_unlock(&pipeline->lock);
+        return;
+    }
+    fb_work_cancel_locked(pipeline);
+    fb_figures_epoch_end(&pipeline->figures, fb_now_ns());
+    pipeline->told = pipeline->open = fb_walk_begin(pipeline, at);
+    pipeline->starved = false;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+}
+
+void fb_pipeline_tell(struct fb_pipeline *pipeline, struct fb_cursor *at, uint64_t *local)
+{
+    pthread_mutex_lock(&pipeline->lock);
+    *at = pipeline->told.at;
+    *local = pipeline->told.first;
+    pthread_mutex_unlock(&pipeline->lock);
+}

@@ -1,0 +1,300 @@
+#include "pipeline/fetch.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "decode/cast.h"
+
+/* One slice on its way: what is read, where it goes. */
+struct errand {
+    const struct fb_fetcher *fetcher;
+    struct fb_hands *hands;
+    const struct fb_column *column;
+    const struct fb_field *field;
+    uint64_t unit;
+    uint64_t unit_rows;        /* of the whole unit */
+    uint64_t first_row, rows;  /* of the slice */
+    uint64_t columns;
+    uint64_t row_in, row_out;  /* bytes of a row as loaded, and in the batch */
+    char *to;
+};
+
+static bool is_converted(const struct errand *errand)
+{
+    return errand->column->dtype != errand->field->dtype;
+}
+
+static uint64_t row_bytes_max(const struct fb_source *source, const struct fb_field *field)
+{
+    uint64_t columns = field->vary == 2 ? source->unit_bytes_max / (field->cell_bytes + 1) + 1 : 1;
+
+    return columns * field->cell_bytes;
+}
+
+uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_collation *collation,
+                              bool cached)
+{
+    uint64_t most = 0;
+
+    for (unsigned f = 0; f < source->field_count; f++) {
+        const struct fb_column *column = &collation->columns[f];
+        bool converts = column->wanted && column->dtype != source->fields[f].dtype;
+
+        if (!converts && !(cached && source->sliced))
+            continue;
+        most = fb_max(most, source->rows_alone
+                                ? fb_max(FB_CHUNK_BYTES, row_bytes_max(source, &source->fields[f]))
+                                : source->unit_bytes_max);
+    }
+    return fb_round_up(most, 64);
+}
+
+/* Rows [first, first + rows) of the errand's unit, decoded, at `to`. */
+static int load_rows(const struct errand *errand, uint64_t first, uint64_t rows, void *to,
+                     forebay_error *error)
+{
+    struct fb_load load = { .unit = errand->unit,
+                            .first_row = first,
+                            .rows = rows,
+                            .to = to,
+                            .bytes = rows * errand->row_in,
+                            .scratch = errand->hands->scratch,
+                            .reader = errand->hands->reader };
+
+    return errand->fetcher->source->ops->load(errand->fetcher->source, &load, error);
+}
+
+/* Put loaded rows that start at unit row `first` where the batch wants them, as far as it does. */
+static void put_rows(const struct errand *errand, const char *from, uint64_t first, uint64_t rows)
+{
+    uint64_t begin = fb_max(first, errand->first_row);
+    uint64_t end = fb_min(first + rows, errand->first_row + errand->rows);
+    uint64_t numbers;
+
+    if (begin >= end)
+        return;
+    numbers = (end - begin) * errand->row_in / forebay_dtype_bytes(errand->field->dtype);
+    fb_cast(errand->to + (begin - errand->first_row) * errand->row_out, errand->column->dtype,
+            from + (begin - first) * errand->row_in, errand->field->dtype, numbers);
+}
+
+static uint64_t chunk_rows(const struct errand *errand, uint64_t rows)
+{
+    if (!errand->fetcher->source->rows_alone || errand->row_in == 0)
+        return rows;
+    return fb_max(1, fb_min(rows, errand->hands->chunk.bytes / errand->row_in));
+}
+
+/* Rows through the worker's chunk: converted on the way, and written to the cache if `pin`. */
+static int load_chunked(const struct errand *errand, uint64_t first, uint64_t rows,
+                        const struct fb_cache_pin *pin, forebay_error *error)
+{
+    uint64_t step = chunk_rows(errand, rows);
+    char *chunk = errand->hands->chunk.memory;
+
+    if (step * errand->row_in > errand->hands->chunk.bytes)
+        return fb_fail(error, FOREBAY_OVER_BUDGET,
+                       "%" PRIu64 " bytes to convert do not fit in a worker's %" PRIu64,
+                       step * errand->row_in, errand->hands->chunk.bytes);
+    for (uint64_t done = 0; done < rows; done += step) {
+        uint64_t count = fb_min(step, rows - done);
+        int status = load_rows(errand, first + done, count, chunk, error);
+
+        if (!status && pin)
+            status = fb_cache_write(errand->fetcher->cache, pin, (first + done) * errand->row_in,
+                                    chunk, count * errand->row_in, error);
+        if (status)
+            return status;
+        put_rows(errand, chunk, first + done, count);
+    }
+    return FOREBAY_OK;
+}
+
+/* The slice, and nothing but the slice where the source can. */
+static int load_slice(const struct errand *errand, forebay_error *error)
+{
+    bool whole = errand->first_row == 0 && errand->rows == errand->unit_rows;
+
+    if (!is_converted(errand) && (whole || errand->fetcher->source->rows_alone))
+        return load_rows(errand, errand->first_row, errand->rows, errand->to, error);
+    if (errand->fetcher->source->rows_alone)
+        return load_chunked(errand, errand->first_row, errand->rows, NULL, error);
+    return load_chunked(errand, 0, errand->unit_rows, NULL, error);
+}
+
+/* The whole unit into the cache, and the slice into the batch. */
+static int load_and_admit(const struct errand *errand, struct fb_cache_pin *pin,
+                          forebay_error *error)
+{
+    struct fb_cache *cache = errand->fetcher->cache;
+    bool whole = errand->first_row == 0 && errand->rows == errand->unit_rows;
+    int status;
+
+    if (whole && !is_converted(errand)) {
+        status = load_rows(errand, 0, errand->rows, errand->to, error);
+        if (!status)
+            status = fb_cache_write(cache, pin, 0, errand->to, errand->rows * errand->row_in, error);
+    } else {
+        status = load_chunked(errand, 0, errand->unit_rows, pin, error);
+    }
+    if (status) {
+        fb_cache_abandon(cache, pin);
+        return status;
+    }
+    fb_cache_publish(cache, pin);
+    fb_cache_done(cache, pin);
+    return FOREBAY_OK;
+}
+
+static int copy_cached(const struct errand *errand, struct fb_cache_pin *pin, forebay_error *error)
+{
+    struct fb_cache *cache = errand->fetcher->cache;
+    uint64_t step = is_converted(errand) ? chunk_rows(errand, errand->rows) : errand->rows;
+    int status = FOREBAY_OK;
+
+    for (uint64_t done = 0; done < errand->rows && !status; done += step) {
+        uint64_t count = fb_min(step, errand->rows - done), first = errand->first_row + done;
+        void *to = is_converted(errand) ? errand->hands->chunk.memory
+                                        : errand->to + done * errand->row_out;
+
+        status = fb_cache_read(cache, pin, first * errand->row_in, to, count * errand->row_in,
+                               error);
+        if (!status && is_converted(errand))
+            put_rows(errand, to, first, count);
+    }
+    fb_cache_done(cache, pin);
+    return status;
+}
+
+static int run_errand(const struct errand *errand, uint64_t next_use, forebay_error *error)
+{
+    uint64_t unit_bytes = errand->unit_rows * errand->row_in;
+    struct fb_cache_pin pin;
+
+    if (errand->fetcher->cache && unit_bytes > 0) {
+        switch (fb_cache_find(errand->fetcher->cache, errand->unit, unit_bytes, next_use, true,
+                              &pin)) {
+        case FB_CACHE_HIT:
+            errand->hands->hits++;
+            return copy_cached(errand, &pin, error);
+        case FB_CACHE_FILL:
+            errand->hands->misses++;
+            return load_and_admit(errand, &pin, error);
+        case FB_CACHE_MISS:
+            break;
+        }
+    }
+    errand->hands->misses++;
+    return load_slice(errand, error);
+}
+
+/* Zeros behind an item that is smaller than its room, rows set apart where columns vary. */
+static void pad_item(const struct errand *errand, uint64_t room, uint64_t room_columns)
+{
+    uint64_t filled = errand->rows * errand->row_out, row = room_columns * errand->column->cell_out;
+
+    if (room_columns == errand->columns) {
+        memset(errand->to + filled, 0, room - filled);
+        return;
+    }
+    for (uint64_t r = errand->rows; r-- > 0;) { /* from the last, so that nothing is run over */
+        memmove(errand->to + r * row, errand->to + r * errand->row_out, errand->row_out);
+        memset(errand->to + r * row + errand->row_out, 0, row - errand->row_out);
+    }
+    memset(errand->to + errand->rows * row, 0, room - errand->rows * row);
+}
+
+/* When this unit is needed again: what next-use eviction goes by. */
+static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_batch *batch,
+                            uint64_t at, uint64_t unit)
+{
+    uint64_t first = batch->samples[at], count = 1, after;
+
+    if (!fetcher->next_use)
+        return 0;
+    if (fetcher->source->ops->users)
+        fetcher->source->ops->users(fetcher->source, unit, &first, &count);
+    after = batch->at.start + (batch->first + at) * fetcher->ranks.world + fetcher->ranks.rank;
+    return fb_order_next_use(fetcher->order, first, count, batch->at.epoch, after);
+}
+
+static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,
+                      struct fb_batch *batch, uint64_t at, const struct fb_part *part,
+                      forebay_error *error)
+{
+    const struct fb_column *column = &fetcher->collation->columns[part->field];
+    const struct fb_field *field = &fetcher->source->fields[part->field];
+    struct fb_extent extent = fetcher->source->ops->extent(fetcher->source, part->unit);
+    bool whole = part->rows == FB_ALL_ROWS;
+    struct errand errand = { .fetcher = fetcher,
+                             .hands = hands,
+                             .column = column,
+                             .field = field,
+                             .unit = part->unit,
+                             .unit_rows = extent.rows,
+                             .first_row = whole ? 0 : part->first_row,
+                             .rows = whole ? extent.rows : part->rows,
+                             .columns = extent.columns };
+    uint64_t room;
+    int status;
+
+    if (extent.known == FB_EXTENT_BROKEN) /* load() knows why and says so */
+        return load_rows(&errand, 0, 0, batch->memory, error);
+    errand.row_in = extent.columns * field->cell_bytes;
+    errand.row_out = errand.row_in / forebay_dtype_bytes(field->dtype) *
+                     forebay_dtype_bytes(column->dtype);
+    errand.to = fb_collation_item(fetcher->collation, batch->placed, batch->memory, part->field, at,
+                                  part->item, &room);
+    if (errand.rows * errand.row_out > room)
+        return fb_fail(error, FOREBAY_BAD_DATA, "%" PRIu64 " rows do not fit in the %" PRIu64
+                       " bytes this batch has for them", errand.rows, room);
+    status = run_errand(&errand, next_use_of(fetcher, batch, at, part->unit), error);
+    if (!status && errand.rows * errand.row_out < room)
+        pad_item(&errand, room, batch->placed[column->data].columns);
+    return status;
+}
+
+int fb_fetch(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
+             uint64_t at, forebay_error *error)
+{
+    unsigned count = fetcher->source->ops->parts(fetcher->source, batch->samples[at], hands->parts);
+
+    for (unsigned p = 0; p < count; p++) {
+        const struct fb_part *part = &hands->parts[p];
+        int status;
+
+        if (!fetcher->collation->columns[part->field].wanted)
+            continue;
+        status = fetch_part(fetcher, hands, batch, at, part, error);
+        if (status) {
+            char place[256] = "";
+
+            fetcher->source->ops->place(fetcher->source, part->unit, place, sizeof(place));
+            fb_error_place(error, "%s", place);
+            return status;
+        }
+    }
+    return FOREBAY_OK;
+}
+
+struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
+                                 const struct fb_part *part)
+{
+    struct fb_source *source = fetcher->source;
+    struct fb_extent extent = source->ops->extent(source, part->unit);
+
+    if (extent.known == FB_EXTENT_UNKNOWN && source->ops->probe) {
+        struct fb_load load = { .unit = part->unit,
+                                .scratch = hands->scratch,
+                                .reader = hands->reader };
+
+        if (!source->ops->probe(source, part->unit, &load, NULL))
+            extent = source->ops->extent(source, part->unit);
+    }
+    if (extent.known != FB_EXTENT_EXACT)
+        return (struct fb_extent){ .known = FB_EXTENT_BROKEN, .columns = 1 };
+    if (part->rows != FB_ALL_ROWS)
+        extent.rows = part->rows;
+    return extent;
+}

@@ -1,0 +1,346 @@
+#include "pipeline/pipeline.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "memory/block.h"
+#include "pipeline/core.h"
+
+#define CLOSE_NS ((uint64_t)800 * 1000 * 1000) /* close returns within a second, joins included */
+
+/* ---- What it takes ---- */
+
+/* The extents of a full batch where all are alike: those of the first sample that is whole. */
+static bool measure_fixed(const struct fb_collation *collation, struct fb_part *parts,
+                          struct fb_measure *measures)
+{
+    const struct fb_source *source = collation->source;
+
+    for (uint64_t sample = 0; sample < source->sample_count; sample++) {
+        unsigned count = source->ops->parts(source, sample, parts), good = 0;
+
+        memset(measures, 0, source->field_count * sizeof(*measures));
+        for (; good < count; good++) {
+            struct fb_extent extent = source->ops->extent(source, parts[good].unit);
+
+            if (extent.known != FB_EXTENT_EXACT)
+                break;
+            if (parts[good].rows != FB_ALL_ROWS)
+                extent.rows = parts[good].rows;
+            fb_measure_add(&measures[parts[good].field], extent);
+        }
+        if (good == count)
+            return true;
+    }
+    return false;
+}
+
+/* Bytes of a full batch with its header: exact if the layout is fixed, else the largest there can
+ * be. `measures` is left with what a fixed layout is made from. */
+static int largest_batch(const struct fb_collation *collation, struct fb_budget *budget,
+                         struct fb_measure *measures, uint64_t *bytes, forebay_error *error)
+{
+    const struct fb_source *source = collation->source;
+    struct fb_part *parts = fb_block_new(budget, FB_STAGE_OTHER, source->parts_max, sizeof(*parts),
+                                         "a sample's parts", error);
+    struct fb_placed *placed = fb_block_new(budget, FB_STAGE_OTHER, collation->output_count,
+                                            sizeof(*placed), "a batch's layout", error);
+    int status = parts && placed ? FOREBAY_OK : FOREBAY_NO_MEMORY;
+
+    *bytes = 0;
+    if (!status && collation->fixed && measure_fixed(collation, parts, measures))
+        status = fb_collation_place(collation, collation->batch_size, measures, placed, bytes,
+                                    error);
+    else if (!status)
+        *bytes = fb_collation_largest(collation);
+    fb_block_free(budget, FB_STAGE_OTHER, parts, source->parts_max, sizeof(*parts));
+    fb_block_free(budget, FB_STAGE_OTHER, placed, collation->output_count, sizeof(*placed));
+    return status;
+}
+
+int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source *source,
+                        const struct fb_config *config, bool cached, struct fb_budget *budget,
+                        forebay_error *error)
+{
+    struct fb_collation collation;
+    struct fb_measure *measures;
+    uint64_t bytes = 0;
+    int status = fb_collation_open(&collation, source, config, budget, error);
+
+    if (status)
+        return status;
+    measures = fb_block_new(budget, FB_STAGE_OTHER, source->field_count, sizeof(*measures),
+                            "the fields' sizes", error);
+    status = measures ? largest_batch(&collation, budget, measures, &bytes, error)
+                      : FOREBAY_NO_MEMORY;
+    needs->fixed = collation.fixed;
+    needs->header = bytes ? fb_batch_header_bytes(&collation) : 0;
+    needs->slot = bytes ? fb_map_bytes(bytes) + needs->header : 0;
+    needs->per_worker = fb_pipeline_worker_bytes(source, &collation, cached);
+    fb_block_free(budget, FB_STAGE_OTHER, measures, source->field_count, sizeof(*measures));
+    fb_collation_close(&collation);
+    return status;
+}
+
+/* ---- Open and close ---- */
+
+static uint64_t errors_allowed(const struct fb_config *config, uint64_t epoch_samples)
+{
+    double most = config->max_errors.value;
+
+    if (config->max_errors.is_percent)
+        most = most >= 100 ? 0x1p62 : floor(most / 100 * (double)epoch_samples);
+    return most >= 0x1p62 ? UINT64_MAX : (uint64_t)most;
+}
+
+static void sync_init(struct fb_pipeline *pipeline)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&pipeline->lock, NULL);
+    pthread_cond_init(&pipeline->work, NULL);
+    pthread_cond_init(&pipeline->ready, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+static void constants_init(struct fb_pipeline *pipeline, const struct fb_pipeline_options *options)
+{
+    const struct fb_config *config = options->config;
+
+    pipeline->options = *options;
+    pipeline->log = *options->log;
+    pipeline->batch_size = config->batch_size.value;
+    pipeline->drop_last = config->order_drop_last;
+    pipeline->nice = (int)config->cpu_nice.value;
+    pipeline->pid = getpid();
+    pipeline->fetcher = (struct fb_fetcher){ .source = options->source,
+                                             .order = options->order,
+                                             .cache = options->cache,
+                                             .collation = &pipeline->collation,
+                                             .ranks = options->ranks,
+                                             .seed = options->seed,
+                                             .on_error = options->on_error,
+                                             .next_use = options->next_use };
+    pipeline->prefetch = fb_max(1, fb_min(options->prefetch, FB_PREFETCH_MAX));
+    pipeline->cpu_share = config->cpu_share.is_auto || config->cpu_share.value == 0
+                              ? UINT64_MAX
+                              : config->cpu_share.value;
+    pipeline->epoch_limit = options->epochs;
+    pipeline->references = 1;
+}
+
+/* The first slot is mapped and faulted now, so that the first batch is as fast as any. */
+static int first_slot(struct fb_pipeline *pipeline, uint64_t bytes, forebay_error *error)
+{
+    struct fb_batch *batch;
+
+    if (!pipeline->collation.fixed || !bytes)
+        return FOREBAY_OK;
+    batch = fb_slots_take(pipeline, error);
+    if (!batch)
+        return error ? error->status : FOREBAY_NO_MEMORY;
+    if (!fb_slots_fit(pipeline, batch, bytes, error)) {
+        fb_batch_free(batch, &pipeline->collation, pipeline->options.budget);
+        return fb_fail(error, FOREBAY_OVER_BUDGET, "one batch of %" PRIu64
+                       " bytes does not fit; raise memory.budget or lower batch.size", bytes);
+    }
+    fb_map_populate(batch->memory, batch->capacity);
+    pthread_mutex_lock(&pipeline->lock);
+    fb_slots_give_back_locked(pipeline, batch);
+    pthread_mutex_unlock(&pipeline->lock);
+    return FOREBAY_OK;
+}
+
+static int parts_init(struct fb_pipeline *pipeline, forebay_error *error)
+{
+    const struct fb_pipeline_options *options = &pipeline->options;
+    uint64_t fields = options->source->field_count, bytes;
+    int status = fb_collation_open(&pipeline->collation, options->source, options->config,
+                                   options->budget, error);
+
+    if (status)
+        return status;
+    pipeline->measures = fb_block_new(options->budget, FB_STAGE_OTHER, fields,
+                                      sizeof(struct fb_measure), "the fields' sizes", error);
+    pipeline->fixed_measures = fb_block_new(options->budget, FB_STAGE_OTHER, fields,
+                                            sizeof(struct fb_measure), "the fields' sizes", error);
+    if (!pipeline->measures || !pipeline->fixed_measures)
+        return error ? error->status : FOREBAY_NO_MEMORY;
+    status = largest_batch(&pipeline->collation, options->budget, pipeline->fixed_measures, &bytes,
+                           error);
+    if (status)
+        return status;
+    status = fb_budget_reserve(options->budget, FB_STAGE_SLOTS, options->slots_floor,
+                               "memory for batches", error);
+    if (status)
+        return status;
+    pipeline->slots_paid = options->slots_floor;
+    return first_slot(pipeline, bytes, error);
+}
+
+/* At least one worker must start; with fewer than asked for the run is slower, not wrong. */
+static int workers_init(struct fb_pipeline *pipeline, forebay_error *error)
+{
+    uint64_t wanted = fb_min(pipeline->options.workers, FB_WORKERS_MAX);
+    int status;
+
+    pipeline->opened_ns = fb_now_ns();
+    if (wanted == 0) {
+        status = fb_hands_init(&pipeline->own, pipeline, error);
+        pipeline->has_own = status == FOREBAY_OK;
+        return status;
+    }
+    pipeline->worker_target = wanted;
+    status = fb_workers_grow(pipeline, wanted, error);
+    if (status && pipeline->worker_count > 0) {
+        fb_warn(&pipeline->log, "%" PRIu64 " workers instead of %" PRIu64 ": %s",
+                pipeline->worker_count, wanted, error ? error->message : "no memory");
+        pipeline->worker_target = pipeline->worker_count;
+        status = FOREBAY_OK;
+    }
+    return status;
+}
+
+int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options *options,
+                     forebay_error *error)
+{
+    struct fb_pipeline *pipeline = fb_block_new(options->budget, FB_STAGE_OTHER, 1,
+                                                sizeof(*pipeline), "the pipeline", error);
+    forebay_error local;
+    int status;
+
+    error = error ? error : &local;
+    if (!pipeline)
+        return error->status;
+    constants_init(pipeline, options);
+    fb_budget_share(options->budget);
+    sync_init(pipeline);
+    status = parts_init(pipeline, error);
+    if (!status) {
+        struct fb_walk begin = fb_walk_begin(pipeline, fb_order_begin(options->order, 0));
+
+        pipeline->told = pipeline->open = begin;
+        pipeline->errors_max = errors_allowed(options->config, begin.count);
+        if (begin.count == 0)
+            status = fb_fail(error, FOREBAY_BAD_CONFIG,
+                             "an epoch has no batch: order.drop_last leaves out the only one, which "
+                             "is not full; lower batch.size or set order.drop_last: false");
+    }
+    if (!status)
+        status = workers_init(pipeline, error);
+    if (status) {
+        fb_pipeline_close(pipeline);
+        return status;
+    }
+    *out = pipeline;
+    return FOREBAY_OK;
+}
+
+static void drop_batches_locked(struct fb_pipeline *pipeline)
+{
+    uint64_t spare;
+
+    fb_work_cancel_locked(pipeline);
+    while (pipeline->free) {
+        struct fb_batch *batch = pipeline->free;
+
+        pipeline->free = batch->next;
+        fb_slots_destroy_locked(pipeline, batch);
+    }
+    spare = pipeline->slots_paid - pipeline->slots_mapped;
+    pipeline->slots_paid -= spare;
+    fb_budget_refund(pipeline->options.budget, FB_STAGE_SLOTS, spare);
+}
+
+unsigned fb_pipeline_close(struct fb_pipeline *pipeline)
+{
+    unsigned abandoned;
+
+    if (!pipeline || pipeline->pid != getpid())
+        return 0;
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->stopping = true;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_cond_broadcast(&pipeline->ready);
+    pthread_mutex_unlock(&pipeline->lock);
+
+    fb_workers_stop(pipeline, fb_now_ns() + CLOSE_NS);
+    if (pipeline->has_own)
+        fb_hands_release(&pipeline->own, pipeline);
+    pthread_mutex_lock(&pipeline->lock);
+    drop_batches_locked(pipeline);
+    abandoned = (unsigned)pipeline->abandoned;
+    if (abandoned)
+        fb_warn(&pipeline->log, "%u worker%s stuck in a read and left behind with %s memory",
+                abandoned, abandoned == 1 ? " is" : "s are", abandoned == 1 ? "its" : "their");
+    fb_pipeline_unref_locked(pipeline);
+    return abandoned;
+}
+
+/* ---- Live setters ---- */
+
+uint64_t fb_pipeline_set_workers(struct fb_pipeline *pipeline, uint64_t workers)
+{
+    workers = fb_min(workers, FB_WORKERS_MAX);
+    if (workers == 0 && !pipeline->has_own) {
+        if (fb_hands_init(&pipeline->own, pipeline, NULL))
+            workers = 1;
+        else
+            pipeline->has_own = true;
+    }
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->worker_target = workers;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+
+    if (fb_workers_grow(pipeline, workers, NULL) == FOREBAY_OK)
+        return workers;
+    pthread_mutex_lock(&pipeline->lock); /* no memory for all: keep those that started */
+    workers = 0;
+    while (workers < FB_WORKERS_MAX && pipeline->workers[workers] &&
+           !pipeline->workers[workers]->exited)
+        workers++;
+    pipeline->worker_target = fb_max(1, workers);
+    pthread_mutex_unlock(&pipeline->lock);
+    return workers;
+}
+
+uint64_t fb_pipeline_set_prefetch(struct fb_pipeline *pipeline, uint64_t prefetch)
+{
+    prefetch = fb_max(1, fb_min(prefetch, FB_PREFETCH_MAX));
+    pthread_mutex_lock(&pipeline->lock);
+    if (prefetch < pipeline->prefetch) /* slots that are no longer needed go back */
+        fb_slots_trim_locked(pipeline, 0);
+    pipeline->prefetch = prefetch;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+    return prefetch;
+}
+
+uint64_t fb_pipeline_set_cpu_share(struct fb_pipeline *pipeline, uint64_t running)
+{
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->cpu_share = running ? running : UINT64_MAX;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+    return running;
+}
+
+uint64_t fb_pipeline_trim(struct fb_pipeline *pipeline)
+{
+    uint64_t given;
+
+    pthread_mutex_lock(&pipeline->lock);
+    given = fb_slots_trim_locked(pipeline, 0);
+    pipeline->starved = false;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+    return given;
+}

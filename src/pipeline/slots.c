@@ -1,0 +1,157 @@
+#include "base/size.h"
+#include "memory/block.h"
+#include "pipeline/core.h"
+
+/* Batches of unequal size get a little more than they need, so that most later ones fit, too. */
+static uint64_t generous(const struct fb_pipeline *pipeline, uint64_t bytes)
+{
+    uint64_t step = 4096;
+
+    if (pipeline->collation.fixed)
+        return bytes;
+    while (step < bytes / 16)
+        step *= 2;
+    return fb_round_up(bytes, step);
+}
+
+static void unmap_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
+{
+    if (!batch->memory)
+        return;
+    fb_unmap_reserved(batch->memory, batch->capacity);
+    pipeline->slots_mapped -= fb_map_bytes(batch->capacity);
+    batch->memory = NULL;
+    batch->capacity = 0;
+}
+
+struct fb_batch *fb_slots_take(struct fb_pipeline *pipeline, forebay_error *error)
+{
+    struct fb_batch *batch;
+
+    pthread_mutex_lock(&pipeline->lock);
+    batch = pipeline->free;
+    if (batch)
+        pipeline->free = batch->next;
+    pthread_mutex_unlock(&pipeline->lock);
+    if (!batch && fb_batch_new(&batch, pipeline, &pipeline->collation, pipeline->options.budget,
+                               error))
+        return NULL;
+    return batch;
+}
+
+/* The smallest free slot that is large enough lends its memory to `batch`. */
+static bool swap_with_free_locked(struct fb_pipeline *pipeline, struct fb_batch *batch,
+                                  uint64_t bytes)
+{
+    struct fb_batch *best = NULL;
+    void *memory = batch->memory;
+    uint64_t capacity = batch->capacity;
+
+    for (struct fb_batch *other = pipeline->free; other; other = other->next)
+        if (other->capacity >= bytes && (!best || other->capacity < best->capacity))
+            best = other;
+    if (!best)
+        return false;
+    batch->memory = best->memory;
+    batch->capacity = best->capacity;
+    best->memory = memory;
+    best->capacity = capacity;
+    return true;
+}
+
+/* Find `mapped` bytes that are paid for and not in use: reserve what is missing, else take them
+ * from free slots. The budget may ask a cache to yield, so the lock is not held meanwhile. */
+static bool pay(struct fb_pipeline *pipeline, uint64_t mapped)
+{
+    struct fb_budget *budget = pipeline->options.budget;
+    uint64_t spare, missing;
+
+    pthread_mutex_lock(&pipeline->lock);
+    spare = pipeline->slots_paid - pipeline->slots_mapped;
+    pthread_mutex_unlock(&pipeline->lock);
+    missing = mapped > spare ? mapped - spare : 0;
+    if (missing && !fb_budget_try_reserve(budget, FB_STAGE_SLOTS, missing))
+        missing = 0;
+
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->slots_paid += missing;
+    for (struct fb_batch *other = pipeline->free;
+         other && pipeline->slots_paid - pipeline->slots_mapped < mapped; other = other->next)
+        unmap_locked(pipeline, other);
+    spare = pipeline->slots_paid - pipeline->slots_mapped;
+    if (spare >= mapped)
+        pipeline->slots_mapped += mapped;
+    pthread_mutex_unlock(&pipeline->lock);
+    return spare >= mapped;
+}
+
+bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t bytes,
+                  forebay_error *error)
+{
+    uint64_t capacity = generous(pipeline, bytes);
+    bool fits;
+
+    if (batch->memory && batch->capacity >= bytes)
+        return true;
+    pthread_mutex_lock(&pipeline->lock);
+    fits = swap_with_free_locked(pipeline, batch, bytes);
+    if (!fits)
+        unmap_locked(pipeline, batch);
+    pthread_mutex_unlock(&pipeline->lock);
+    if (fits)
+        return true;
+    if (!pay(pipeline, fb_map_bytes(capacity))) {
+        capacity = bytes; /* without the generosity, then */
+        if (!pay(pipeline, fb_map_bytes(capacity)))
+            return false;
+    }
+    batch->memory = fb_map_reserved(capacity, error);
+    batch->capacity = capacity;
+    if (batch->memory)
+        return true;
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->slots_mapped -= fb_map_bytes(capacity);
+    batch->capacity = 0;
+    pthread_mutex_unlock(&pipeline->lock);
+    return false;
+}
+
+void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
+{
+    struct fb_budget_report now;
+
+    batch->next = pipeline->free;
+    pipeline->free = batch;
+    pipeline->starved = false;
+    fb_budget_read(pipeline->options.budget, &now);
+    if (now.used > now.limit) /* the limit was lowered: what is free goes first */
+        fb_slots_trim_locked(pipeline, pipeline->slots_paid -
+                                           fb_min(pipeline->slots_paid, now.used - now.limit));
+}
+
+uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep)
+{
+    uint64_t given = 0, spare;
+
+    keep = fb_max(keep, pipeline->options.slots_floor);
+    for (struct fb_batch *other = pipeline->free; other && pipeline->slots_mapped > keep;
+         other = other->next)
+        unmap_locked(pipeline, other);
+    spare = pipeline->slots_paid - fb_max(keep, pipeline->slots_mapped);
+    if (pipeline->slots_paid > keep && spare > 0) {
+        given = spare;
+        pipeline->slots_paid -= given;
+        fb_budget_refund(pipeline->options.budget, FB_STAGE_SLOTS, given);
+    }
+    return given;
+}
+
+void fb_slots_destroy_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
+{
+    uint64_t mapped = batch->memory ? fb_map_bytes(batch->capacity) : 0;
+
+    unmap_locked(pipeline, batch);
+    pipeline->slots_paid -= mapped;
+    fb_budget_refund(pipeline->options.budget, FB_STAGE_SLOTS, mapped);
+    fb_batch_free(batch, &pipeline->collation, pipeline->options.budget);
+}

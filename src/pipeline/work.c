@@ -1,0 +1,320 @@
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "pipeline/core.h"
+#include "pipeline/stand_in.h"
+
+#define RUN_BYTES ((uint64_t)256 * 1024) /* small samples are taken in runs of about this */
+
+struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at)
+{
+    struct fb_walk walk = { .at = at };
+
+    walk.count = fb_order_count(pipeline->options.order, at);
+    if (pipeline->drop_last)
+        walk.count -= walk.count % pipeline->batch_size;
+    return walk;
+}
+
+/* ---- Opening a batch: its samples, their extents, its layout, its slot ---- */
+
+/* A batch that cannot be had is delivered in order, as its error. */
+static void spoil(struct fb_batch *batch, const forebay_error *error)
+{
+    batch->error_at = 0;
+    batch->error = *error;
+    batch->taken = batch->done = batch->count;
+    batch->ready = true;
+}
+
+static void replace_broken(struct fb_pipeline *pipeline, struct fb_hands *hands,
+                           struct fb_batch *batch)
+{
+    const struct fb_fetcher *fetcher = &pipeline->fetcher;
+
+    for (uint64_t at = 0; at < batch->count; at++) {
+        uint64_t sample = batch->samples[at];
+
+        if (!fb_sample_is_broken(fetcher, hands, sample))
+            continue;
+        batch->samples[at] = fb_stand_in_for_broken(fetcher, hands, batch->at.epoch, sample);
+        if (batch->samples[at] == sample)
+            continue;
+        if (batch->failure_count < FB_BATCH_FAILURES) {
+            struct fb_failure *failure = &batch->failures[batch->failure_count++];
+
+            *failure = (struct fb_failure){ .epoch = batch->at.epoch, .sample = sample,
+                                            .reason = "broken when the source was opened" };
+        }
+        batch->replaced++;
+    }
+}
+
+/* Walk over all items of the batch: measure them, or note their lengths in the slot. */
+static void for_items(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
+                      bool note)
+{
+    const struct fb_source *source = pipeline->options.source;
+
+    for (uint64_t at = 0; at < batch->count; at++) {
+        unsigned count = source->ops->parts(source, batch->samples[at], hands->parts);
+
+        for (unsigned p = 0; p < count; p++) {
+            const struct fb_part *part = &hands->parts[p];
+            struct fb_extent extent;
+
+            if (!pipeline->collation.columns[part->field].wanted)
+                continue;
+            extent = fb_fetch_extent(&pipeline->fetcher, hands, part);
+            if (note)
+                fb_collation_note(&pipeline->collation, batch->placed, batch->memory, part->field,
+                                  at, part->item, extent);
+            else if (extent.known == FB_EXTENT_EXACT)
+                fb_measure_add(&pipeline->measures[part->field], extent);
+        }
+    }
+}
+
+/* False: there is no memory for it now; then *error says why it can never be had, or is OK. */
+static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
+                    uint64_t *bytes, forebay_error *error)
+{
+    const struct fb_measure *measures = pipeline->fixed_measures;
+
+    fb_order_samples(pipeline->options.order, batch->at, batch->first, batch->count,
+                     batch->samples);
+    if (!pipeline->collation.fixed) {
+        memset(pipeline->measures, 0,
+               pipeline->collation.field_count * sizeof(*pipeline->measures));
+        if (pipeline->options.on_error == FB_ON_ERROR_REPLACE)
+            replace_broken(pipeline, hands, batch);
+        for_items(pipeline, hands, batch, false);
+        measures = pipeline->measures;
+    }
+    if (fb_collation_place(&pipeline->collation, batch->count, measures, batch->placed, bytes,
+                           error))
+        return false;
+    if (!fb_slots_fit(pipeline, batch, *bytes, error))
+        return false;
+    if (!pipeline->collation.fixed)
+        for_items(pipeline, hands, batch, true);
+    batch->run = fb_max(1, RUN_BYTES / fb_max(1, *bytes / batch->count));
+    return true;
+}
+
+static bool may_open_locked(const struct fb_pipeline *pipeline)
+{
+    uint64_t epoch = pipeline->open.at.epoch + (pipeline->open.first >= pipeline->open.count);
+
+    return !pipeline->opening && !pipeline->starved && !pipeline->stopping &&
+           pipeline->tail - pipeline->head < pipeline->prefetch && epoch < pipeline->epoch_limit;
+}
+
+/* The opener's walk goes into the next epoch, and over stretches that have no batch left. */
+static void walk_on_locked(struct fb_pipeline *pipeline)
+{
+    struct fb_walk *open = &pipeline->open;
+
+    while (open->first >= open->count)
+        *open = fb_walk_begin(pipeline, fb_order_begin(pipeline->options.order,
+                                                       open->at.epoch + 1));
+}
+
+/* The batch is there, or void, or waits for memory. */
+static void open_done_locked(struct fb_pipeline *pipeline, struct fb_batch *batch, bool prepared,
+                             uint64_t bytes, uint64_t generation, const forebay_error *error)
+{
+    bool held_up = !prepared && error->status == FOREBAY_OK;
+
+    pipeline->opening = false;
+    if (generation != pipeline->generation || pipeline->stopping || held_up) {
+        if (batch)
+            fb_slots_give_back_locked(pipeline, batch);
+        if (generation == pipeline->generation && held_up) {
+            pipeline->starved = true;
+            pipeline->starved_bytes = bytes;
+        }
+    } else {
+        if (!prepared)
+            spoil(batch, error);
+        *fb_ring_at(pipeline, pipeline->tail++) = batch;
+        pipeline->open.first += batch->count;
+    }
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_cond_broadcast(&pipeline->ready);
+}
+
+static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
+{
+    uint64_t generation = pipeline->generation, bytes = 0;
+    forebay_error error = { .status = FOREBAY_OK };
+    struct fb_batch *batch;
+    struct fb_walk walk;
+    bool prepared = false;
+
+    walk_on_locked(pipeline);
+    walk = pipeline->open;
+    pipeline->opening = true;
+    pthread_mutex_unlock(&pipeline->lock);
+
+    batch = fb_slots_take(pipeline, NULL);
+    if (batch) {
+        fb_batch_begin(batch, walk.at, walk.first,
+                       fb_min(pipeline->batch_size, walk.count - walk.first));
+        prepared = prepare(pipeline, hands, batch, &bytes, &error);
+    }
+    pthread_mutex_lock(&pipeline->lock);
+    open_done_locked(pipeline, batch, prepared, bytes, generation, &error);
+}
+
+/* ---- Filling a batch: runs of its samples, by many workers ---- */
+
+/* What one worker found out about its run, told to the batch under the lock. */
+struct outcome {
+    uint64_t skipped, replaced;
+    uint64_t error_at;
+    forebay_error error;
+    unsigned failure_count;
+    struct fb_failure failures[FB_BATCH_FAILURES];
+};
+
+static void note_failure(struct outcome *outcome, const struct fb_batch *batch, uint64_t sample,
+                         const forebay_error *error)
+{
+    struct fb_failure *failure;
+
+    if (outcome->failure_count == FB_BATCH_FAILURES)
+        return;
+    failure = &outcome->failures[outcome->failure_count++];
+    *failure = (struct fb_failure){ .epoch = batch->at.epoch, .sample = sample };
+    memcpy(failure->reason, error->message, sizeof(failure->reason) - 1);
+}
+
+static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *hands,
+                        struct fb_batch *batch, uint64_t at, struct outcome *outcome)
+{
+    const struct fb_fetcher *fetcher = &pipeline->fetcher;
+    uint64_t sample = batch->samples[at];
+    forebay_error error, second;
+    int status = fb_fetch(fetcher, hands, batch, at, &error);
+
+    if (!status)
+        return;
+    if (fb_status_is_data(status) && fetcher->on_error == FB_ON_ERROR_SKIP) {
+        note_failure(outcome, batch, sample, &error);
+        batch->kept[at] = false;
+        outcome->skipped++;
+        return;
+    }
+    if (fb_status_is_data(status) && fetcher->on_error == FB_ON_ERROR_REPLACE) {
+        note_failure(outcome, batch, sample, &error);
+        status = fb_stand_in_fetch(fetcher, hands, batch, at, &second);
+        if (!status) {
+            outcome->replaced++;
+            return;
+        }
+        if (!fb_status_is_data(status))
+            error = second;
+    }
+    if (outcome->error_at == UINT64_MAX) { /* runs go upwards: the first is the lowest */
+        outcome->error_at = at;
+        outcome->error = error;
+    }
+}
+
+static void tell_locked(struct fb_batch *batch, const struct outcome *outcome)
+{
+    batch->skipped += outcome->skipped;
+    batch->replaced += outcome->replaced;
+    if (outcome->error_at < batch->error_at) {
+        batch->error_at = outcome->error_at;
+        batch->error = outcome->error;
+    }
+    for (unsigned i = 0; i < outcome->failure_count; i++)
+        if (batch->failure_count < FB_BATCH_FAILURES)
+            batch->failures[batch->failure_count++] = outcome->failures[i];
+}
+
+static void seal(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch)
+{
+    if (batch->error_at != UINT64_MAX)
+        return;
+    if (batch->replaced)
+        fb_stand_in_settle(&pipeline->fetcher, hands, batch);
+    fb_batch_seal(batch, &pipeline->collation);
+}
+
+static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands,
+                            struct fb_batch *batch)
+{
+    uint64_t from = batch->taken, to = fb_min(batch->count, from + batch->run);
+    uint64_t bytes_before;
+    struct outcome outcome;
+
+    batch->taken = to;
+    batch->active++;
+    pipeline->running++;
+    pthread_mutex_unlock(&pipeline->lock);
+
+    outcome.skipped = outcome.replaced = 0;
+    outcome.failure_count = 0;
+    outcome.error_at = UINT64_MAX;
+    hands->hits = hands->misses = 0;
+    bytes_before = fb_reader_bytes(hands->reader);
+    for (uint64_t at = from; at < to; at++)
+        fill_sample(pipeline, hands, batch, at, &outcome);
+
+    pthread_mutex_lock(&pipeline->lock);
+    tell_locked(batch, &outcome);
+    batch->hits += hands->hits;
+    batch->misses += hands->misses;
+    batch->bytes_read += fb_reader_bytes(hands->reader) - bytes_before;
+    batch->done += to - from;
+    if (batch->done == batch->count && !batch->cancelled) {
+        pthread_mutex_unlock(&pipeline->lock);
+        seal(pipeline, hands, batch);
+        pthread_mutex_lock(&pipeline->lock);
+        batch->ready = true;
+        if (!batch->cancelled && *fb_ring_at(pipeline, pipeline->head) == batch)
+            pthread_cond_broadcast(&pipeline->ready);
+    }
+    pipeline->running--;
+    if (--batch->active == 0 && batch->cancelled) {
+        fb_slots_give_back_locked(pipeline, batch);
+        pthread_cond_broadcast(&pipeline->work);
+    } else if (pipeline->cpu_share < pipeline->worker_count) {
+        pthread_cond_signal(&pipeline->work); /* a worker may have waited for its turn */
+    }
+}
+
+void fb_work_cancel_locked(struct fb_pipeline *pipeline)
+{
+    pipeline->generation++;
+    for (; pipeline->head < pipeline->tail; pipeline->head++) {
+        struct fb_batch *batch = *fb_ring_at(pipeline, pipeline->head);
+
+        batch->cancelled = true;
+        if (batch->active == 0) /* else its last worker gives it back */
+            fb_slots_give_back_locked(pipeline, batch);
+    }
+}
+
+bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
+{
+    if (pipeline->running >= pipeline->cpu_share)
+        return false;
+    for (uint64_t place = pipeline->head; place < pipeline->tail; place++) {
+        struct fb_batch *batch = *fb_ring_at(pipeline, place);
+
+        if (batch->taken < batch->count) {
+            fill_run_locked(pipeline, hands, batch);
+            return true;
+        }
+    }
+    if (!may_open_locked(pipeline))
+        return false;
+    open_batch_locked(pipeline, hands);
+    return true;
+}

@@ -1,0 +1,95 @@
+#include "plan/plan.h"
+
+#include <inttypes.h>
+
+#include "base/size.h"
+
+#define PREFETCH_AUTO_MAX 16 /* more batches in flight than this help nobody; see docs/memory.md */
+
+uint64_t fb_plan_floor(const struct fb_plan_needs *needs)
+{
+    return needs->fixed + (1 + FB_HELD_NORMAL) * needs->slot + needs->per_worker;
+}
+
+static int fail_too_small(const struct fb_plan_needs *needs, const struct fb_config *config,
+                          uint64_t budget, forebay_error *error)
+{
+    char have[32], slot[32], worker[32], fixed[32];
+    int status = fb_fail(error, FOREBAY_OVER_BUDGET,
+                         "a budget of %s (%" PRIu64 " bytes) cannot hold one batch of %s, one "
+                         "worker's %s and %s of index; set memory.budget to at least %" PRIu64
+                         " (%" PRIu64 " lets the caller hold %d batches), or lower batch.size",
+                         fb_size_text(budget, have), budget, fb_size_text(needs->slot, slot),
+                         fb_size_text(needs->per_worker, worker), fb_size_text(needs->fixed, fixed),
+                         needs->fixed + needs->slot + needs->per_worker, fb_plan_floor(needs),
+                         FB_HELD_NORMAL);
+
+    fb_config_place(config, "memory.budget", error);
+    return status;
+}
+
+static uint64_t wanted(const struct fb_count *count, uint64_t fallback)
+{
+    return count->is_auto ? fallback : count->value;
+}
+
+/* How many more of `each` fit in `left`, at most `most`; takes them. */
+static uint64_t take(uint64_t *left, uint64_t each, uint64_t most)
+{
+    uint64_t count = each ? fb_min(most, *left / each) : most;
+
+    *left -= count * each;
+    return count;
+}
+
+/* Enough that every worker has a batch of its own and one is ready, within a quarter of what is
+ * left: what goes beyond the knee serves better as cache. */
+static uint64_t prefetch_auto(uint64_t left, uint64_t slot, uint64_t workers)
+{
+    uint64_t knee = fb_min(workers + 1, PREFETCH_AUTO_MAX);
+
+    return fb_max(knee, fb_min(slot ? left / 4 / slot : 4, PREFETCH_AUTO_MAX));
+}
+
+static int plan_cache(struct fb_plan *plan, const struct fb_plan_needs *needs,
+                      const struct fb_config *config, uint64_t left, forebay_error *error)
+{
+    const struct fb_size *cache = &config->memory_cache;
+    char want[32], have[32];
+    int status;
+
+    plan->cache = cache->mode == FB_SIZE_AUTO ? fb_min(left, needs->cache_wanted) : 0;
+    if (cache->mode != FB_SIZE_BYTES)
+        return FOREBAY_OK;
+    plan->cache = cache->value;
+    if (cache->value <= left)
+        return FOREBAY_OK;
+    status = fb_fail(error, FOREBAY_OVER_BUDGET,
+                     "memory.cache of %s is part of memory.budget, and beside the batches and "
+                     "workers only %s (%" PRIu64 " bytes) of it are left; raise memory.budget to "
+                     "%" PRIu64 " or lower memory.cache", fb_size_text(cache->value, want),
+                     fb_size_text(left, have), left, plan->budget + cache->value - left);
+    fb_config_place(config, "memory.cache", error);
+    return status;
+}
+
+int fb_plan(struct fb_plan *plan, const struct fb_plan_needs *needs, const struct fb_config *config,
+            uint64_t budget, unsigned cpus, forebay_error *error)
+{
+    uint64_t least = needs->fixed + needs->per_worker + (needs->fixed_layout ? needs->slot : 0);
+    uint64_t workers = wanted(&config->workers, cpus), left, slots, batches;
+
+    if (least > budget)
+        return fail_too_small(needs, config, budget, error);
+    left = budget - needs->fixed - needs->per_worker;
+    slots = take(&left, needs->slot, 1 + FB_HELD_NORMAL);
+    *plan = (struct fb_plan){ .budget = budget, .floor = fb_plan_floor(needs) };
+    plan->slots_floor = slots * (needs->slot - needs->slot_header);
+    plan->workers = workers ? 1 + take(&left, needs->per_worker, workers - 1) : 0;
+    plan->prefetch = wanted(&config->prefetch, prefetch_auto(left, needs->slot, plan->workers));
+    /* What the caller holds and what is in flight, beyond the floor, comes before the cache. */
+    batches = plan->prefetch + FB_HELD_NORMAL;
+    if (batches > slots)
+        take(&left, needs->slot, batches - slots);
+    return plan_cache(plan, needs, config, left, error);
+}
