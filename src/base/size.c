@@ -3,8 +3,6 @@
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <strings.h>
 
 static const struct {
@@ -16,24 +14,36 @@ static const struct {
     { "GiB", 0x1p30 }, { "TiB", 0x1p40 },
 };
 
+/* "12", "1.5": not strtod, which goes by the program's locale and takes "inf", "nan" and "0x". */
+static const char *parse_decimal(const char *text, double *number)
+{
+    double place = 1;
+
+    *number = 0;
+    for (; isdigit((unsigned char)*text); text++)
+        *number = *number * 10 + (*text - '0');
+    if (*text == '.')
+        for (text++; isdigit((unsigned char)*text); text++)
+            *number += (place /= 10) * (*text - '0');
+    return text;
+}
+
 bool fb_size_parse(const char *text, uint64_t *bytes)
 {
-    char *end;
     double number;
 
-    /* strtod also takes "inf", "nan" and hexadecimal, which are no sizes. */
-    if (!isdigit((unsigned char)text[0]) || text[0] == '\0' || strchr("xX", text[1] ? text[1] : ' '))
+    if (!isdigit((unsigned char)text[0]))
         return false;
-    number = strtod(text, &end);
-    while (*end == ' ')
-        end++;
+    text = parse_decimal(text, &number);
+    while (*text == ' ')
+        text++;
     for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
         double value = number * units[i].factor;
 
         /* "mb" is read as MB and "gib" as GiB: there is nothing else it could mean. */
-        if (strcasecmp(end, units[i].name) != 0)
+        if (strcasecmp(text, units[i].name) != 0)
             continue;
-        if (!isfinite(value) || value < 0 || value >= 0x1p63)
+        if (!isfinite(value) || value >= 0x1p63)
             return false;
         *bytes = (uint64_t)value;
         return true;

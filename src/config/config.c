@@ -32,7 +32,7 @@ static const struct {
     { "order.block", { 1, ANY } },       { "order.window", { 1, ANY } },
     { "order.draws", { 1, ANY } },       { "order.world", { 1, ANY } },
     { "batch.size", { 1, ANY } },        { "memory.budget", { 1, ANY } },
-    { "memory.ranks_here", { 1, ANY } }, { "workers", { 1, ANY } },
+    { "memory.ranks_here", { 1, ANY } }, { "workers", { 0, 256 } },
     { "prefetch", { 1, ANY } },          { "prefetch_factor", { 1, ANY } },
     { "cpu.share", { 1, ANY } },         { "cpu.nice", { 0, 19 } },
     { "device.prefetch", { 1, ANY } },   { "monitor.warn", { 1, 0 } }, /* in percent only */

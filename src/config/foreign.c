@@ -12,7 +12,7 @@
 
 enum how {
     SAME,    /* the value as it is */
-    WORKERS, /* 0 is "in the caller's thread" elsewhere: the nearest here is 1 */
+    WORKERS, /* 0 is "in the caller's thread", there and here */
     FACTOR,  /* batches for each worker */
     GIB,     /* a number of GiB */
     SAMPLES, /* a number of samples */
@@ -163,7 +163,7 @@ static int apply_foreign(const struct fb_apply *apply, const struct foreign *for
         return FOREBAY_OK; /* "not given" in those loaders, too */
     switch (foreign->how) {
     case WORKERS:
-        return apply_as(apply, key, entry, strcmp(entry->text, "0") == 0 ? "1" : entry->text);
+        return apply_as(apply, key, entry, entry->text);
     case FACTOR:
         return apply_factor(apply, key, entry);
     case GIB:

@@ -78,7 +78,7 @@
       "Processes of this job on this node; each takes its part of the budget.") \
     X(COUNT, epochs, "epochs", "auto", 0, "auto", \
       "How many epochs will be run, if known: nothing is read or kept for one that never comes.") \
-    X(COUNT, workers, "workers", "auto", LIVE, "auto", "Threads that read and decode.") \
+    X(COUNT, workers, "workers", "auto", LIVE, "auto", "Threads that read and decode; 0: the caller works itself.") \
     X(COUNT, prefetch, "prefetch", "auto", LIVE, "auto", \
       "Batches in flight, in all; those the caller holds not counted.") \
     X(COUNT, cpu_share, "cpu.share", "auto", LIVE, "auto", \

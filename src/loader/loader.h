@@ -39,7 +39,7 @@ struct forebay_loader {
     uint64_t pss_before; /* Pss_Anon of this process when open began */
 
     pthread_mutex_t lock; /* of what follows; taken before any other */
-    uint64_t peak_pss;
+    uint64_t peak_pss, pss_read_ns, pss_cost_ns;
     struct fb_snapshot snapshot; /* too large for a stack */
     struct fb_pipeline_report report;
 };
