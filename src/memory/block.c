@@ -1,5 +1,6 @@
 #include "memory/block.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,6 +10,45 @@
 
 #define PAGE ((uint64_t)4096)
 #define HUGE_PAGE (2 * FB_MIB)
+#define LARGE_BYTES (128 * FB_KIB)
+
+/* malloc keeps what is freed below its own threshold, and raises that as it goes: a large block
+ * would stay ours after its refund. So large ones are mapped here. */
+static bool is_mapped(uint64_t bytes)
+{
+    return bytes >= LARGE_BYTES;
+}
+
+static uint64_t charge(uint64_t bytes)
+{
+    return is_mapped(bytes) ? fb_round_up(bytes, PAGE) : bytes;
+}
+
+static bool block_bytes(uint64_t count, uint64_t size, uint64_t *bytes, const char *what,
+                        forebay_error *error)
+{
+    if (fb_mul(count, size, bytes) && *bytes <= PTRDIFF_MAX - PAGE)
+        return true;
+    fb_fail(error, FOREBAY_OVER_BUDGET, "%s: %llu x %llu bytes is more than any memory", what,
+            (unsigned long long)count, (unsigned long long)size);
+    return false;
+}
+
+static void *allocate(uint64_t bytes)
+{
+    void *block;
+
+    if (!is_mapped(bytes))
+        return calloc(1, bytes ? bytes : 1);
+    block = mmap(NULL, charge(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return block == MAP_FAILED ? NULL : block;
+}
+
+static void fail_refused(const char *what, uint64_t bytes, forebay_error *error)
+{
+    fb_fail(error, FOREBAY_NO_MEMORY, "%s: the system refused %llu bytes", what,
+            (unsigned long long)bytes);
+}
 
 void *fb_block_new(struct fb_budget *budget, enum fb_stage stage, uint64_t count, uint64_t size,
                    const char *what, forebay_error *error)
@@ -16,32 +56,48 @@ void *fb_block_new(struct fb_budget *budget, enum fb_stage stage, uint64_t count
     uint64_t bytes;
     void *block;
 
-    if (!fb_mul(count, size, &bytes) || bytes > PTRDIFF_MAX) {
-        fb_fail(error, FOREBAY_OVER_BUDGET, "%s: %llu x %llu bytes is more than any memory", what,
-                (unsigned long long)count, (unsigned long long)size);
+    if (!block_bytes(count, size, &bytes, what, error) ||
+        fb_budget_reserve(budget, stage, charge(bytes), what, error))
         return NULL;
-    }
-    if (fb_budget_reserve(budget, stage, bytes, what, error))
-        return NULL;
-    block = calloc(1, bytes ? bytes : 1);
+    block = allocate(bytes);
     if (!block) {
-        fb_budget_refund(budget, stage, bytes);
-        fb_fail(error, FOREBAY_NO_MEMORY, "%s: the system refused %llu bytes", what,
-                (unsigned long long)bytes);
+        fb_budget_refund(budget, stage, charge(bytes));
+        fail_refused(what, bytes, error);
     }
     return block;
+}
+
+/* Pages are moved, not copied: only what is added has to be reserved. */
+static void *grow_mapped(struct fb_budget *budget, enum fb_stage stage, void *block, uint64_t old,
+                         uint64_t bytes, const char *what, forebay_error *error)
+{
+    uint64_t added = charge(bytes) - charge(old);
+    void *grown;
+
+    if (fb_budget_reserve(budget, stage, added, what, error))
+        return NULL;
+    grown = mremap(block, charge(old), charge(bytes), MREMAP_MAYMOVE);
+    if (grown != MAP_FAILED)
+        return grown;
+    fb_budget_refund(budget, stage, added);
+    fail_refused(what, bytes, error);
+    return NULL;
 }
 
 void *fb_block_grow(struct fb_budget *budget, enum fb_stage stage, void *block, uint64_t old_count,
                     uint64_t count, uint64_t size, const char *what, forebay_error *error)
 {
-    /* Both are reserved while the bytes are copied: realloc may hold both, too. */
-    void *grown = fb_block_new(budget, stage, count, size, what, error);
+    uint64_t old = block ? old_count * size : 0, bytes;
+    void *grown;
 
-    if (!grown)
+    if (!block_bytes(count, size, &bytes, what, error))
         return NULL;
-    if (block) {
-        memcpy(grown, block, fb_min(old_count, count) * size);
+    if (block && is_mapped(old) && bytes >= old)
+        return grow_mapped(budget, stage, block, old, bytes, what, error);
+    /* Both are reserved while the bytes are copied. */
+    grown = fb_block_new(budget, stage, count, size, what, error);
+    if (grown && block) {
+        memcpy(grown, block, fb_min(old, bytes));
         fb_block_free(budget, stage, block, old_count, size);
     }
     return grown;
@@ -50,10 +106,15 @@ void *fb_block_grow(struct fb_budget *budget, enum fb_stage stage, void *block, 
 void fb_block_free(struct fb_budget *budget, enum fb_stage stage, void *block, uint64_t count,
                    uint64_t size)
 {
+    uint64_t bytes = count * size;
+
     if (!block)
         return;
-    free(block);
-    fb_budget_refund(budget, stage, count * size);
+    if (is_mapped(bytes))
+        munmap(block, charge(bytes));
+    else
+        free(block);
+    fb_budget_refund(budget, stage, charge(bytes));
 }
 
 uint64_t fb_map_bytes(uint64_t bytes)
@@ -66,6 +127,11 @@ void *fb_map_reserved(uint64_t bytes, forebay_error *error)
     uint64_t mapped = fb_map_bytes(bytes), slack = mapped >= HUGE_PAGE ? HUGE_PAGE : 0;
     char *area, *aligned;
 
+    if (mapped > PTRDIFF_MAX - HUGE_PAGE) {
+        fb_fail(error, FOREBAY_NO_MEMORY, "%llu bytes are more than any memory",
+                (unsigned long long)bytes);
+        return NULL;
+    }
     area = mmap(NULL, mapped + slack, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (area == MAP_FAILED) {

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/size.h"
@@ -19,7 +20,7 @@ int fb_budget_new(struct fb_budget **out, uint64_t limit, forebay_error *error)
     if (!budget)
         return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for a budget");
     budget->limit = limit;
-    budget->references = 1;
+    atomic_init(&budget->references, 1);
     /* With default attributes these two cannot fail on Linux. */
     pthread_mutex_init(&budget->lock, NULL);
     pthread_cond_init(&budget->idle, NULL);
@@ -29,24 +30,15 @@ int fb_budget_new(struct fb_budget **out, uint64_t limit, forebay_error *error)
 
 struct fb_budget *fb_budget_share(struct fb_budget *budget)
 {
-    pthread_mutex_lock(&budget->lock);
-    budget->references++;
-    pthread_mutex_unlock(&budget->lock);
+    atomic_fetch_add(&budget->references, 1);
     return budget;
 }
 
 void fb_budget_free(struct fb_budget *budget)
 {
-    bool last;
-
-    if (!budget)
+    if (!budget || atomic_fetch_sub(&budget->references, 1) > 1)
         return;
-    pthread_mutex_lock(&budget->lock);
-    last = --budget->references == 0;
-    assert(!last || budget->used == 0);
-    pthread_mutex_unlock(&budget->lock);
-    if (!last)
-        return;
+    assert(budget->used == 0); /* nobody else is left to look at it */
     pthread_cond_destroy(&budget->idle);
     pthread_mutex_destroy(&budget->lock);
     free(budget);
@@ -63,30 +55,57 @@ static bool take_locked(struct fb_budget *budget, enum fb_stage stage, uint64_t 
     return true;
 }
 
-/* Ask the givers, one after the other and without the lock, until `bytes` fit. */
-static bool take_from_givers_locked(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes)
+/* What must come back before `bytes` fit; neither sum can be trusted not to wrap. */
+static uint64_t short_by_locked(const struct fb_budget *budget, uint64_t bytes)
 {
-    for (size_t i = 0; i < FB_GIVERS; i++) {
-        fb_give_back_fn fn = budget->givers[i].fn;
-        void *data = budget->givers[i].data;
-        uint64_t short_by;
+    uint64_t room = budget->limit > budget->used ? budget->limit - budget->used : 0;
+    uint64_t over = budget->used > budget->limit ? budget->used - budget->limit : 0;
+    uint64_t missing;
 
-        if (!fn || bytes > budget->limit)
-            continue;
-        short_by = budget->used + bytes - budget->limit;
-        budget->givers[i].busy++;
-        pthread_mutex_unlock(&budget->lock);
-        fn(data, short_by);
-        pthread_mutex_lock(&budget->lock);
-        if (--budget->givers[i].busy == 0)
-            pthread_cond_broadcast(&budget->idle);
-        if (take_locked(budget, stage, bytes))
-            return true;
-    }
-    return false;
+    return fb_add(bytes > room ? bytes - room : 0, over, &missing) ? missing : UINT64_MAX;
 }
 
-bool fb_budget_try_reserve(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes)
+/* Ask giver `i` for what is missing, without the lock. */
+static void ask_giver_locked(struct fb_budget *budget, size_t i, uint64_t bytes)
+{
+    fb_give_back_fn fn = budget->givers[i].fn;
+    void *data = budget->givers[i].data;
+    uint64_t missing = short_by_locked(budget, bytes);
+
+    if (!fn || !missing)
+        return;
+    budget->givers[i].busy++;
+    pthread_mutex_unlock(&budget->lock);
+    fn(data, missing);
+    pthread_mutex_lock(&budget->lock);
+    if (--budget->givers[i].busy == 0)
+        pthread_cond_broadcast(&budget->idle);
+}
+
+/* Ask the givers, one after the other, until `bytes` fit. */
+static bool take_from_givers_locked(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes)
+{
+    bool taken = false;
+
+    /* What is larger than the limit will never fit: nobody has to give for that. */
+    for (size_t i = 0; i < FB_GIVERS && !taken && bytes <= budget->limit; i++) {
+        ask_giver_locked(budget, i, bytes);
+        taken = take_locked(budget, stage, bytes);
+    }
+    return taken;
+}
+
+static void report_locked(const struct fb_budget *budget, struct fb_budget_report *report)
+{
+    report->limit = budget->limit;
+    report->used = budget->used;
+    report->peak = budget->peak;
+    memcpy(report->by_stage, budget->by_stage, sizeof(report->by_stage));
+}
+
+/* What is missing, and the report of the same moment, are written if it does not fit. */
+static bool reserve(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes,
+                    struct fb_budget_report *report, uint64_t *missing)
 {
     bool taken;
 
@@ -95,8 +114,20 @@ bool fb_budget_try_reserve(struct fb_budget *budget, enum fb_stage stage, uint64
     /* A cache never takes from a cache: it would only move the hits. */
     if (!taken && stage != FB_STAGE_CACHE)
         taken = take_from_givers_locked(budget, stage, bytes);
+    if (!taken) {
+        report_locked(budget, report);
+        *missing = short_by_locked(budget, bytes);
+    }
     pthread_mutex_unlock(&budget->lock);
     return taken;
+}
+
+bool fb_budget_try_reserve(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes)
+{
+    struct fb_budget_report now;
+    uint64_t missing;
+
+    return reserve(budget, stage, bytes, &now, &missing);
 }
 
 int fb_budget_reserve(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes,
@@ -104,18 +135,16 @@ int fb_budget_reserve(struct fb_budget *budget, enum fb_stage stage, uint64_t by
 {
     struct fb_budget_report now;
     char want[32], limit[32], used[32];
+    uint64_t missing;
 
-    if (fb_budget_try_reserve(budget, stage, bytes))
+    if (reserve(budget, stage, bytes, &now, &missing))
         return FOREBAY_OK;
-    fb_budget_read(budget, &now);
     return fb_fail(error, FOREBAY_OVER_BUDGET,
                    "%s needs %s (%llu bytes), but the budget is %s and %s of it is in use; raise "
                    "memory.budget by at least %llu bytes",
                    what, fb_size_text(bytes, want), (unsigned long long)bytes,
                    fb_size_text(now.limit, limit), fb_size_text(now.used, used),
-                   (unsigned long long)(bytes + now.used > now.limit
-                                            ? bytes + now.used - now.limit
-                                            : bytes));
+                   (unsigned long long)missing);
 }
 
 void fb_budget_refund(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes)
@@ -131,17 +160,16 @@ void fb_budget_set_limit(struct fb_budget *budget, uint64_t limit)
 {
     pthread_mutex_lock(&budget->lock);
     budget->limit = limit;
+    /* Nobody may ever reserve again, so nobody else would ask them. */
+    for (size_t i = 0; i < FB_GIVERS; i++)
+        ask_giver_locked(budget, i, 0);
     pthread_mutex_unlock(&budget->lock);
 }
 
 void fb_budget_read(struct fb_budget *budget, struct fb_budget_report *report)
 {
     pthread_mutex_lock(&budget->lock);
-    report->limit = budget->limit;
-    report->used = budget->used;
-    report->peak = budget->peak;
-    for (size_t i = 0; i < FB_STAGE_COUNT; i++)
-        report->by_stage[i] = budget->by_stage[i];
+    report_locked(budget, report);
     pthread_mutex_unlock(&budget->lock);
 }
 
@@ -152,7 +180,8 @@ int fb_budget_on_pressure(struct fb_budget *budget, fb_give_back_fn fn, void *da
 
     pthread_mutex_lock(&budget->lock);
     for (size_t i = 0; i < FB_GIVERS && !found; i++) {
-        if (budget->givers[i].fn)
+        /* Also not where off_pressure still waits: it would wait for our calls, too. */
+        if (budget->givers[i].fn || budget->givers[i].busy)
             continue;
         budget->givers[i].fn = fn;
         budget->givers[i].data = data;

@@ -13,6 +13,7 @@
 #ifndef FB_MEMORY_BUDGET_H
 #define FB_MEMORY_BUDGET_H
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "forebay.h"
 
@@ -39,6 +40,7 @@ typedef uint64_t (*fb_give_back_fn)(void *data, uint64_t bytes);
 #define FB_GIVERS 16 /* caches attached to one budget, at most */
 
 struct fb_budget {
+    atomic_uint references; /* not under the lock: the last to leave destroys that */
     pthread_mutex_t lock; /* a leaf: no other lock is taken while it is held */
 
     /* Guarded by lock: */
@@ -46,7 +48,6 @@ struct fb_budget {
     uint64_t used; /* reserved and not yet refunded */
     uint64_t peak; /* highest `used` so far */
     uint64_t by_stage[FB_STAGE_COUNT];
-    unsigned references;
     struct {
         fb_give_back_fn fn;
         void *data;
@@ -71,11 +72,13 @@ int fb_budget_reserve(struct fb_budget *budget, enum fb_stage stage, uint64_t by
 /* The same as a question: false if they do not fit, even after the givers gave. */
 bool fb_budget_try_reserve(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes);
 void fb_budget_refund(struct fb_budget *budget, enum fb_stage stage, uint64_t bytes);
-/* May be below what is used: then nothing is granted until enough has come back. */
+/* May be below what is used: then the givers are asked for the difference at once, and nothing is
+ * granted until enough has come back. */
 void fb_budget_set_limit(struct fb_budget *budget, uint64_t limit);
 void fb_budget_read(struct fb_budget *budget, struct fb_budget_report *report);
 
-/* Register or forget someone who can give back. off waits until no call to it is under way. */
+/* Register or forget someone who can give back. off waits until no call to it is under way, so it
+ * is not called from the giver itself. Whoever reserves or sets a limit holds no lock a giver takes. */
 int fb_budget_on_pressure(struct fb_budget *budget, fb_give_back_fn fn, void *data,
                           forebay_error *error);
 void fb_budget_off_pressure(struct fb_budget *budget, fb_give_back_fn fn, void *data);

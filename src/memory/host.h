@@ -4,8 +4,7 @@
  */
 #ifndef FB_MEMORY_HOST_H
 #define FB_MEMORY_HOST_H
-#include <stdbool.h>
-#include <stdint.h>
+#include "forebay.h"
 
 #define FB_UNKNOWN UINT64_MAX
 
@@ -24,7 +23,15 @@ void fb_host_memory_read(struct fb_host_memory *memory, const char *root);
 uint64_t fb_host_pss_anon_bytes(void);
 /* CPUs this process may run on (affinity and cgroup quota), at least 1. */
 unsigned fb_host_cpus(void);
-/* $FOREBAY_RUN_DIR etc. are elsewhere; this is the cache folder: $XDG_CACHE_HOME/forebay or
- * ~/.cache/forebay, made if missing. False if it cannot be. */
+/* The quota alone, rounded up to whole CPUs, the tightest at any level; UINT_MAX if there is none. */
+unsigned fb_host_cpu_quota(const char *root);
+
+/* Where what is kept on disk lives: $XDG_CACHE_HOME/forebay, else ~/.cache/forebay, else
+ * /tmp/forebay-UID; made if missing. False if it cannot be. */
 bool fb_host_cache_folder(char *path, unsigned long size);
+/* Where run-time files live: $FOREBAY_RUN_DIR, else $XDG_RUNTIME_DIR/forebay, else
+ * /tmp/forebay-UID; made (0700) if missing. It is ours and nobody else can write to it, and it is
+ * never a symlink, or this fails with BAD_CONFIG; `path` needs room for FB_HOST_PATH_BYTES. */
+#define FB_HOST_PATH_BYTES 1024
+int fb_host_run_folder(char path[FB_HOST_PATH_BYTES], forebay_error *error);
 #endif
