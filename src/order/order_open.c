@@ -48,8 +48,7 @@ static int check_ranks(const struct fb_ranks *ranks, forebay_error *error)
     int status = FOREBAY_OK;
 
     if (!ranks->world || ranks->world > FB_MAX_SAMPLES || ranks->rank >= ranks->world ||
-        !ranks->local_world || ranks->local_world > ranks->world || !ranks->nodes ||
-        ranks->nodes > ranks->world || ranks->node >= ranks->nodes) {
+        !ranks->local_world || !ranks->nodes || ranks->nodes > ranks->world || ranks->node >= ranks->nodes) {
         status = fb_fail(error, FOREBAY_BAD_CONFIG,
                          "order.rank: rank %llu of %llu, %llu of them on node %llu of %llu, cannot "
                          "be; check order.rank, order.world and memory.ranks_here",
@@ -132,7 +131,7 @@ static enum fb_order_form form_of(const struct fb_order_options *options)
  * only next_use depends on it, and so only the cache's choices. */
 static uint64_t first_rank_here(const struct fb_ranks *ranks)
 {
-    uint64_t here = ranks->local_world;
+    uint64_t here = fb_min(ranks->local_world, ranks->world);
 
     if (ranks->world % here == 0)
         return ranks->rank / here * here;
