@@ -53,12 +53,13 @@ int fb_order_open(struct fb_order **out, const struct fb_order_options *options,
 void fb_order_close(struct fb_order *order);
 
 /* Where in the run: the epoch and the global position its present stretch began at (0, or where a
- * resumed run went on). `world` is the number of ranks the epoch's global order was made for: only
- * sticky orders depend on it, and only until the epoch ends. */
+ * resumed run went on). `world` and `nodes` are the ranks and nodes the epoch's global order was
+ * made for: only sticky orders depend on them, and only until the epoch ends. */
 struct fb_cursor {
     uint64_t epoch;
     uint64_t start;
     uint64_t world;
+    uint64_t nodes;
 };
 struct fb_cursor fb_order_begin(const struct fb_order *order, uint64_t epoch);
 

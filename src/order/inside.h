@@ -1,0 +1,142 @@
+/*
+ * inside.h -- what the files of src/order share.
+ *
+ * An order is a bijection between positions and entries (samples, or places in the subset's list),
+ * one for each epoch, in one of five forms; or draws with replacement. Each form is a pair of pure
+ * functions. Only groups keep something that depends on the epoch: see order_group.c.
+ * In here `error` is never NULL: fb_order_open sees to it.
+ */
+#ifndef FB_ORDER_INSIDE_H
+#define FB_ORDER_INSIDE_H
+#include "base/mix.h"
+#include "order/order.h"
+#include "order/permutation.h"
+
+#define FB_NOWHERE UINT64_MAX
+
+/* What a key is for, so that no two uses of (seed, epoch) see the same numbers. */
+enum fb_key_use {
+    FB_KEY_SAMPLES = 1,
+    FB_KEY_GROUPS,
+    FB_KEY_BLOCKS,
+    FB_KEY_WINDOWS,
+    FB_KEY_OWNERS,
+    FB_KEY_SLICES,
+    FB_KEY_DRAWS,
+};
+static inline uint64_t fb_order_key(uint64_t seed, enum fb_key_use use, uint64_t epoch)
+{
+    return fb_mix2(fb_mix2(seed, use), epoch);
+}
+
+/* ---- blocks: order_block.c */
+struct fb_blocks {
+    uint64_t size;    /* entries in a block */
+    uint64_t count;   /* blocks */
+    uint64_t window;  /* blocks that are mixed */
+    uint64_t missing; /* entries the last block has too few */
+    struct fb_permutation all;  /* of the blocks */
+    struct fb_permutation full; /* of the entries of a full window */
+};
+struct fb_blocks_epoch {
+    const struct fb_blocks *blocks;
+    struct fb_permutation all;
+    uint64_t key;      /* of the windows */
+    uint64_t short_at; /* where among the shuffled blocks the last, short one is */
+};
+void fb_blocks_init(struct fb_blocks *blocks, uint64_t entries, uint64_t block, uint64_t window);
+void fb_blocks_begin(struct fb_blocks_epoch *at, const struct fb_blocks *blocks, uint64_t seed,
+                     uint64_t epoch);
+uint64_t fb_blocks_entry(const struct fb_blocks_epoch *at, uint64_t position);
+uint64_t fb_blocks_position(const struct fb_blocks_epoch *at, uint64_t entry);
+
+/* ---- groups: order_group.c */
+struct fb_groups;
+/* `ends` is borrowed and was checked: never falling, the last one is the number of entries.
+ * `epochs` tables are kept. */
+int fb_groups_open(struct fb_groups **out, uint64_t count, const uint64_t *ends, uint64_t seed,
+                   uint64_t epochs, struct fb_budget *budget, forebay_error *error);
+void fb_groups_close(struct fb_groups *groups);
+uint64_t fb_groups_entry(struct fb_groups *groups, uint64_t epoch, uint64_t position);
+uint64_t fb_groups_position(struct fb_groups *groups, uint64_t epoch, uint64_t entry);
+
+/* ---- sticky slices: order_sticky.c */
+struct fb_slices {
+    uint64_t world;  /* ranks */
+    uint64_t each;   /* ranks that share a slice */
+    uint64_t rounds; /* positions that every rank has */
+    uint64_t rest;   /* ranks that have one more */
+    struct fb_permutation owners; /* entries in the order of their slices, in all epochs */
+    uint64_t key;                 /* of this epoch's order inside the slices */
+};
+/* `slices` divides `world`. */
+void fb_slices_begin(struct fb_slices *at, const struct fb_permutation *all, uint64_t world,
+                     uint64_t slices, uint64_t seed, uint64_t epoch);
+uint64_t fb_slices_entry(const struct fb_slices *at, uint64_t position);
+uint64_t fb_slices_position(const struct fb_slices *at, uint64_t entry);
+
+/* ---- a file of sample numbers: order_subset.c */
+struct fb_subset {
+    uint64_t count;
+    uint64_t *list;     /* of samples: ascending if shuffled, else as in the file */
+    uint64_t *by_value; /* places in `list`, ascending by sample; NULL if the list itself is */
+    uint64_t hash;
+};
+/* Safe to release however far read came; a zeroed one too. */
+int fb_subset_read(struct fb_subset *subset, const char *path, uint64_t samples, bool keep_order,
+                   struct fb_budget *budget, const struct fb_log *log, forebay_error *error);
+void fb_subset_release(struct fb_subset *subset, struct fb_budget *budget);
+/* The first place, in ascending order of samples, whose sample is not below `sample`. */
+uint64_t fb_subset_below(const struct fb_subset *subset, uint64_t sample);
+/* Where in the list the sample stands, or FB_NOWHERE. */
+uint64_t fb_subset_find(const struct fb_subset *subset, uint64_t sample);
+
+/* ---- a file of weights: order_weights.c. An alias table: 12 bytes a sample. */
+struct fb_draws {
+    uint64_t count;
+    double *keep;    /* below this the sample itself is drawn, else its alias */
+    uint32_t *alias;
+    uint64_t hash;
+};
+int fb_draws_read(struct fb_draws *draws, const char *path, uint64_t samples,
+                  struct fb_budget *budget, const struct fb_log *log, forebay_error *error);
+void fb_draws_release(struct fb_draws *draws, struct fb_budget *budget);
+/* The sample drawn at a position of the epoch that `key` is of. */
+uint64_t fb_draws_at(const struct fb_draws *draws, uint64_t key, uint64_t position);
+
+/* ---- the order itself: order.c */
+enum fb_order_form {
+    FB_FORM_SEQUENTIAL,
+    FB_FORM_SHUFFLED,
+    FB_FORM_GROUPS,
+    FB_FORM_BLOCKS,
+    FB_FORM_STICKY,
+    FB_FORM_DRAWS,
+};
+
+struct fb_order {
+    struct fb_budget *budget;
+    enum fb_order_form form;
+    uint64_t samples, seed;
+    uint64_t entries; /* samples, or those of the subset */
+    uint64_t length;  /* positions: the entries, or the draws */
+    int ends, sticky;
+    struct fb_ranks ranks;
+    uint64_t first_here; /* the lowest rank on this node */
+    uint64_t horizon;    /* epochs that next_use looks at */
+    struct fb_permutation all;
+    struct fb_subset subset; /* count 0: none */
+    uint64_t *group_ends;    /* of the subset's entries, if there are both; else NULL */
+    uint64_t group_count;
+    struct fb_groups *groups;
+    struct fb_blocks blocks;
+    struct fb_draws draws;
+    uint64_t hash;  /* of everything the order depends on but seed and samples */
+    char text[128]; /* the order's parameters for people */
+};
+
+/* Positions that each of `world` ranks has from `start` to the epoch's end. */
+uint64_t fb_order_share(const struct fb_order *order, int ends, uint64_t start, uint64_t world);
+/* How many slices a sticky order for these ranks and nodes has; 0 if that cannot be. */
+uint64_t fb_order_slices(const struct fb_order *order, uint64_t world, uint64_t nodes);
+#endif

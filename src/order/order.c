@@ -1,0 +1,220 @@
+/* order.c -- lookups: from a position to its sample and back, cut by rank. */
+#include "order/order.h"
+
+#include <assert.h>
+
+#include "base/size.h"
+#include "order/inside.h"
+
+/* One epoch's order, made on the stack for one lookup or a run of them. */
+struct view {
+    const struct fb_order *order;
+    uint64_t epoch;
+    struct fb_permutation shuffled;
+    struct fb_blocks_epoch blocks;
+    struct fb_slices slices;
+    uint64_t draws_key;
+};
+
+struct fb_cursor fb_order_begin(const struct fb_order *order, uint64_t epoch)
+{
+    return (struct fb_cursor){ .epoch = epoch,
+                               .world = order->ranks.world,
+                               .nodes = order->ranks.nodes };
+}
+
+uint64_t fb_order_length(const struct fb_order *order)
+{
+    return order->length;
+}
+
+uint64_t fb_order_share(const struct fb_order *order, int ends, uint64_t start, uint64_t world)
+{
+    uint64_t left = order->length - fb_min(start, order->length);
+
+    return left / world + (ends == FB_ENDS_PAD && left % world ? 1 : 0);
+}
+
+uint64_t fb_order_count(const struct fb_order *order, struct fb_cursor at)
+{
+    return fb_order_share(order, order->ends, at.start, order->ranks.world);
+}
+
+uint64_t fb_order_uneven(const struct fb_order *order, struct fb_cursor at)
+{
+    uint64_t left = order->length - fb_min(at.start, order->length);
+    uint64_t given = fb_order_count(order, at) * order->ranks.world;
+
+    return given > left ? given - left : left - given;
+}
+
+uint64_t fb_order_slices(const struct fb_order *order, uint64_t world, uint64_t nodes)
+{
+    uint64_t slices = order->sticky == FB_STICKY_NODE ? nodes : world;
+
+    return slices && world && world <= FB_MAX_SAMPLES && world % slices == 0 ? slices : 0;
+}
+
+static void view_init(struct view *view, const struct fb_order *order, struct fb_cursor at)
+{
+    uint64_t slices;
+
+    view->order = order;
+    view->epoch = at.epoch;
+    switch (order->form) {
+    case FB_FORM_SHUFFLED:
+        view->shuffled = fb_permutation_keyed(
+            order->all, fb_order_key(order->seed, FB_KEY_SAMPLES, at.epoch));
+        break;
+    case FB_FORM_BLOCKS:
+        fb_blocks_begin(&view->blocks, &order->blocks, order->seed, at.epoch);
+        break;
+    case FB_FORM_STICKY:
+        slices = fb_order_slices(order, at.world, at.nodes);
+        assert(slices); /* a cursor comes from fb_order_begin or fb_order_load */
+        fb_slices_begin(&view->slices, &order->all, at.world, slices, order->seed, at.epoch);
+        break;
+    case FB_FORM_DRAWS:
+        view->draws_key = fb_order_key(order->seed, FB_KEY_DRAWS, at.epoch);
+        break;
+    case FB_FORM_SEQUENTIAL:
+    case FB_FORM_GROUPS:
+        break;
+    }
+}
+
+static uint64_t entry_at(const struct view *view, uint64_t position)
+{
+    switch (view->order->form) {
+    case FB_FORM_SEQUENTIAL:
+        return position;
+    case FB_FORM_SHUFFLED:
+        return fb_permutation_apply(&view->shuffled, position);
+    case FB_FORM_GROUPS:
+        return fb_groups_entry(view->order->groups, view->epoch, position);
+    case FB_FORM_BLOCKS:
+        return fb_blocks_entry(&view->blocks, position);
+    case FB_FORM_STICKY:
+        return fb_slices_entry(&view->slices, position);
+    case FB_FORM_DRAWS:
+        return fb_draws_at(&view->order->draws, view->draws_key, position);
+    }
+    return FB_NOWHERE;
+}
+
+static uint64_t draw_position(const struct view *view, uint64_t sample)
+{
+    for (uint64_t position = 0; position < view->order->length; position++)
+        if (entry_at(view, position) == sample)
+            return position;
+    return FB_NOWHERE;
+}
+
+static uint64_t position_of(const struct view *view, uint64_t sample)
+{
+    const struct fb_order *order = view->order;
+    uint64_t entry = order->subset.count ? fb_subset_find(&order->subset, sample) : sample;
+
+    if (entry == FB_NOWHERE)
+        return FB_NOWHERE;
+    switch (order->form) {
+    case FB_FORM_SEQUENTIAL:
+        return entry;
+    case FB_FORM_SHUFFLED:
+        return fb_permutation_invert(&view->shuffled, entry);
+    case FB_FORM_GROUPS:
+        return fb_groups_position(order->groups, view->epoch, entry);
+    case FB_FORM_BLOCKS:
+        return fb_blocks_position(&view->blocks, entry);
+    case FB_FORM_STICKY:
+        return fb_slices_position(&view->slices, entry);
+    case FB_FORM_DRAWS:
+        return draw_position(view, entry);
+    }
+    return FB_NOWHERE;
+}
+
+static uint64_t view_sample(const struct view *view, uint64_t start, uint64_t p)
+{
+    const struct fb_order *order = view->order;
+    uint64_t position = start + p * order->ranks.world + order->ranks.rank, entry;
+
+    if (position >= order->length) /* padded; more than once if there are fewer than ranks */
+        position = (position - order->length) % order->length;
+    entry = entry_at(view, position);
+    return order->subset.count ? order->subset.list[entry] : entry;
+}
+
+uint64_t fb_order_sample(const struct fb_order *order, struct fb_cursor at, uint64_t p)
+{
+    struct view view;
+
+    assert(p < fb_order_count(order, at));
+    view_init(&view, order, at);
+    return view_sample(&view, at.start, p);
+}
+
+void fb_order_samples(const struct fb_order *order, struct fb_cursor at, uint64_t p, uint64_t count,
+                      uint64_t *samples)
+{
+    struct view view;
+
+    assert(count <= fb_order_count(order, at) && p <= fb_order_count(order, at) - count);
+    view_init(&view, order, at);
+    for (uint64_t i = 0; i < count; i++)
+        samples[i] = view_sample(&view, at.start, p + i);
+}
+
+uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_t sample)
+{
+    struct view view;
+
+    if (sample >= order->samples)
+        return FB_NOWHERE;
+    view_init(&view, order, fb_order_begin(order, epoch));
+    return position_of(&view, sample);
+}
+
+static bool is_here(const struct fb_order *order, uint64_t position)
+{
+    return position % order->ranks.world - order->first_here < order->ranks.local_world;
+}
+
+/* The first position of [first, end) in one epoch that is here and not below `from`. */
+static uint64_t soonest(const struct view *view, uint64_t first, uint64_t end, uint64_t from)
+{
+    uint64_t best = FB_NOWHERE;
+
+    for (uint64_t sample = first; sample < end; sample++) {
+        uint64_t position = position_of(view, sample);
+
+        if (position >= from && position < best && is_here(view->order, position))
+            best = position;
+    }
+    return best;
+}
+
+uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
+                           uint64_t epoch, uint64_t after)
+{
+    uint64_t end = first + fb_min(count, order->samples - fb_min(first, order->samples));
+    uint64_t from = after + 1;
+
+    /* Which draw takes a sample next is not known without trying all of them. */
+    if (order->form == FB_FORM_DRAWS)
+        return FB_NOWHERE;
+    for (uint64_t i = 0; i < order->horizon; i++, from = 0) {
+        struct view view;
+        uint64_t best, begin;
+
+        if (i == 0 && after >= order->length - 1)
+            continue;
+        view_init(&view, order, fb_order_begin(order, epoch + i));
+        best = soonest(&view, first, end, from);
+        if (best == FB_NOWHERE)
+            continue;
+        return fb_mul(epoch + i, order->length, &begin) && fb_add(begin, best, &begin) ? begin
+                                                                                      : FB_NOWHERE;
+    }
+    return FB_NOWHERE;
+}

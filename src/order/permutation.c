@@ -1,0 +1,92 @@
+#include "order/permutation.h"
+
+#include <assert.h>
+#include <math.h>
+
+#include "base/mix.h"
+#include "base/size.h"
+
+#define ROUND_STEP 0x9e3779b97f4a7c15u /* between the rounds' keys */
+/* In small domains six rounds do not reach all n! permutations evenly (counted for n = 5, 6, 7), and
+ * two odd radices only half of them. Nobody shuffles enough so small sets for the cost to matter. */
+#define FEW 256
+#define MOST ((uint64_t)1 << 40)       /* more, and the reciprocal would not be exact */
+
+static inline uint64_t high_product(uint64_t x, uint64_t y)
+{
+    return (uint64_t)(((fb_u128)x * y) >> 64);
+}
+
+/* A number below `radix` from a half and its round's key. Two multiplications mix enough: only the
+ * high bits are used. */
+static inline uint64_t round_value(uint64_t half, uint64_t key, uint64_t radix)
+{
+    uint64_t mixed = (half + key) * 0xbf58476d1ce4e5b9u;
+
+    mixed = (mixed ^ (mixed >> 32)) * 0x94d049bb133111ebu;
+    return high_product(mixed ^ (mixed >> 29), radix);
+}
+
+static inline uint64_t plus(uint64_t x, uint64_t y, uint64_t radix)
+{
+    uint64_t sum = x + y;
+
+    return sum >= radix ? sum - radix : sum;
+}
+
+static inline uint64_t minus(uint64_t x, uint64_t y, uint64_t radix)
+{
+    return x >= y ? x - y : x + radix - y;
+}
+
+struct fb_permutation fb_permutation_make(uint64_t n, uint64_t key)
+{
+    struct fb_permutation made = { .n = n, .rounds = 6, .key = key };
+
+    assert(n >= 1 && n <= MOST);
+    made.a = (uint64_t)sqrt((double)n);
+    while (made.a * made.a < n)
+        made.a++;
+    if (n <= FEW) {
+        made.rounds = 24;
+        made.a += made.a & 1;
+    }
+    /* At least 2, so that the reciprocal fits in 64 bits; the walk leaves out what is too much. */
+    made.b = fb_max(2, (n + made.a - 1) / made.a);
+    made.reciprocal = UINT64_MAX / made.b + 1;
+    return made;
+}
+
+uint64_t fb_permutation_apply(const struct fb_permutation *permutation, uint64_t x)
+{
+    const uint64_t a = permutation->a, b = permutation->b, key = permutation->key;
+
+    assert(x < permutation->n);
+    do {
+        uint64_t high = high_product(x, permutation->reciprocal), low = x - high * b;
+
+        for (uint64_t i = 0; i < permutation->rounds; i += 2) {
+            high = plus(high, round_value(low, key + i * ROUND_STEP, a), a);
+            low = plus(low, round_value(high, key + (i + 1) * ROUND_STEP, b), b);
+        }
+        x = high * b + low;
+    } while (x >= permutation->n);
+    return x;
+}
+
+uint64_t fb_permutation_invert(const struct fb_permutation *permutation, uint64_t y)
+{
+    const uint64_t a = permutation->a, b = permutation->b, key = permutation->key;
+
+    assert(y < permutation->n);
+    do {
+        uint64_t high = high_product(y, permutation->reciprocal), low = y - high * b;
+
+        for (uint64_t i = permutation->rounds; i > 0; i -= 2) {
+            low = minus(low, round_value(high, key + (i - 1) * ROUND_STEP, b), b);
+            high = minus(high, round_value(low, key + (i - 2) * ROUND_STEP, a), a);
+        }
+        y = high * b + low;
+    } while (y >= permutation->n);
+    return y;
+}

@@ -1,0 +1,100 @@
+#include "order/test_orders.h"
+
+/* By looking at every position: the next one on this node behind (epoch, after) that takes one of
+ * [first, first + count). */
+static uint64_t by_search(const struct fb_order *all, uint64_t world, uint64_t node, uint64_t nodes,
+                          uint64_t first, uint64_t count, uint64_t epoch, uint64_t after)
+{
+    uint64_t length = fb_order_length(all), horizon = nodes > 1 ? 2 + nodes : 2;
+
+    for (uint64_t e = epoch; e < epoch + horizon; e++)
+        for (uint64_t g = e == epoch ? after + 1 : 0; g < length; g++) {
+            uint64_t sample = fb_order_sample(all, fb_order_begin(all, e), g);
+
+            if (sample - first < count && g % world / (world / nodes) == node)
+                return e * length + g;
+        }
+    return UINT64_MAX;
+}
+
+static void next_use_is_the_first_one_on_this_node(void **state)
+{
+    (void)state;
+    for (int form = 0; form < WEIGHTS; form++) {
+        struct setting setting;
+        struct fb_order *all;
+
+        if (form == STICKY_RANK || form == STICKY_NODE || form == SUBSET_STICKY)
+            continue; /* their global order differs with the ranks: below */
+        setting_init(&setting, (enum form)form, 60);
+        all = order_open(&setting, 0, 1);
+        for (uint64_t world = 1; world <= 4; world++) {
+            struct fb_order *order = order_open(&setting, world - 1, world);
+            struct fb_ranks ranks = ranks_of(world - 1, world);
+            uint64_t length = fb_order_length(order);
+
+            for (uint64_t first = 0; first < 60; first += 7)
+                for (uint64_t count = 1; count <= 6; count += 5)
+                    for (uint64_t after = 0; after < length; after += 9)
+                        assert_int_equal(
+                            fb_order_next_use(order, first, count, 2, after),
+                            by_search(all, world, ranks.node, ranks.nodes, first, count, 2, after));
+            fb_order_close(order);
+        }
+        fb_order_close(all);
+        setting_release(&setting);
+    }
+}
+
+static void a_sticky_sample_is_used_again_only_on_its_own_node(void **state)
+{
+    struct setting setting;
+    struct fb_order *here, *there;
+    uint64_t known_here = 0, known_there = 0;
+
+    (void)state;
+    setting_init(&setting, STICKY_NODE, 80);
+    here = order_open(&setting, 0, 4);
+    there = order_open(&setting, 3, 4);
+    for (uint64_t sample = 0; sample < 80; sample++) {
+        uint64_t a = fb_order_next_use(here, sample, 1, 0, 79);
+        uint64_t b = fb_order_next_use(there, sample, 1, 0, 79);
+
+        assert_true((a == UINT64_MAX) != (b == UINT64_MAX));
+        assert_true(a == UINT64_MAX || a == 80 + fb_order_position(here, 1, sample));
+        known_here += a != UINT64_MAX;
+        known_there += b != UINT64_MAX;
+    }
+    assert_int_equal(known_here, 40);
+    assert_int_equal(known_there, 40);
+    fb_order_close(here);
+    fb_order_close(there);
+    setting_release(&setting);
+}
+
+static void what_is_never_used_or_not_known_is_far_away(void **state)
+{
+    struct setting setting;
+    struct fb_order *order;
+
+    (void)state;
+    setting_init(&setting, SUBSET, 60);
+    order = order_open(&setting, 0, 1);
+    assert_int_equal(fb_order_next_use(order, 1, 2, 0, 0), UINT64_MAX); /* neither is in it */
+    assert_int_equal(fb_order_next_use(order, 60, 5, 0, 0), UINT64_MAX);
+    assert_int_equal(fb_order_next_use(order, 0, 0, 0, 0), UINT64_MAX);
+    assert_int_equal(fb_order_next_use(order, 0, UINT64_MAX, 0, UINT64_MAX), 20);
+    fb_order_close(order);
+    setting_release(&setting);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(next_use_is_the_first_one_on_this_node),
+        cmocka_unit_test(a_sticky_sample_is_used_again_only_on_its_own_node),
+        cmocka_unit_test(what_is_never_used_or_not_known_is_far_away),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
