@@ -22,6 +22,15 @@ enum fb_cache_answer { FB_CACHE_MISS, FB_CACHE_HIT, FB_CACHE_FILL };
 
 struct fb_cache;
 
+/* Data pages that lie elsewhere, in device memory: how bytes get there and back. The index stays
+ * in this process; such a cache is private, and only its index is in `budget`. */
+struct fb_cache_memory {
+    void *data;
+    int (*put)(void *data, uint64_t at, const void *from, uint64_t bytes, forebay_error *error);
+    int (*get)(void *data, uint64_t at, void *to, uint64_t bytes, forebay_error *error);
+    void (*punch)(void *data, uint64_t from, uint64_t to); /* (optional) no longer needed */
+};
+
 struct fb_cache_options {
     uint64_t unit_count;
     uint64_t unit_bytes;     /* of every unit if all are equal, else 0 */
@@ -33,6 +42,8 @@ struct fb_cache_options {
     uint64_t identity;       /* which caches are the same (source, decode options, version) */
     struct fb_budget *budget;
     const struct fb_log *log;
+    uint64_t job; /* members with another one follow another order; 0: not known, none in particular */
+    const struct fb_cache_memory *memory; /* NULL: this machine's */
 };
 
 int fb_cache_open(struct fb_cache **out, const struct fb_cache_options *options,
@@ -68,11 +79,20 @@ uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes);
 
 struct fb_cache_report {
     uint64_t items, bytes, limit_bytes;
-    uint64_t hits, misses, bypasses, evictions, waits; /* of this process */
+    uint64_t hits, misses, bypasses, evictions, waits; /* of this process, or of all together */
+    uint64_t members; /* processes that share it now */
 };
+/* Of this process: items, bytes and limit are the whole cache's, the counts are its own. For an
+ * epoch: the difference of two reports. [any thread] */
 void fb_cache_read_report(struct fb_cache *cache, struct fb_cache_report *report);
+/* The counts of all members, living and dead. */
+void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_report *report);
+/* NAN before the first use. */
+double fb_cache_hit_rate(const struct fb_cache_report *report);
+bool fb_cache_is_shared(const struct fb_cache *cache);
 
 /* Bytes of index for `units`, and what a cache of `limit` bytes can hold of equal units: the one
- * formula for plan and run. */
+ * formula for plan and run. Both are of a shared cache; a private one's are a little better. */
 uint64_t fb_cache_index_bytes(uint64_t units);
+uint64_t fb_cache_holds(uint64_t limit, uint64_t units, uint64_t unit_bytes);
 #endif

@@ -1,0 +1,288 @@
+#include "base/clock.h"
+#include "base/size.h"
+#include "cache/inside.h"
+
+#define STEP_BYTES ((uint64_t)4096)
+#define STEP_MAX (64 * FB_MIB)
+/* After it has yielded to a batch the cache leaves the budget alone for a while: else both would
+ * take the same bytes from each other for ever. */
+#define YIELD_NS 1000000000u
+
+uint64_t fb_limit_pages(const struct fb_cache *cache)
+{
+    return fb_segment_pages_in(&cache->segment, fb_members_given(&cache->segment));
+}
+
+/* Device memory is somebody else's ledger. */
+static bool reserve(struct fb_cache *cache, uint64_t bytes)
+{
+    return cache->options.memory ||
+           fb_budget_try_reserve(cache->options.budget, FB_STAGE_CACHE, bytes);
+}
+
+static void refund(struct fb_cache *cache, uint64_t bytes)
+{
+    if (!cache->options.memory && bytes)
+        fb_budget_refund(cache->options.budget, FB_STAGE_CACHE, bytes);
+}
+
+static void give_locked(struct fb_cache *cache, uint64_t bytes)
+{
+    cache->given = bytes;
+    fb_member_give(&cache->segment, &cache->member, bytes);
+}
+
+/* What of the index is in nobody's ledger. */
+static uint64_t index_missing(const struct fb_cache *cache)
+{
+    uint64_t given = fb_members_given(&cache->segment), index = cache->segment.layout.fixed_bytes;
+
+    return given >= index ? 0 : index - given;
+}
+
+static uint64_t give_back(void *data, uint64_t bytes);
+
+/* Pages and index of this limit. Of a device's limit nothing is spent on the index. */
+static uint64_t share_of(const struct fb_cache *cache, uint64_t limit)
+{
+    uint64_t share;
+
+    if (cache->options.memory)
+        share = limit + cache->segment.layout.fixed_bytes;
+    else
+        share = limit > cache->local_bytes ? limit - cache->local_bytes : 0;
+    return share & ~(STEP_BYTES - 1);
+}
+
+static int check_limit(const struct fb_cache *cache, uint64_t index, forebay_error *error)
+{
+    uint64_t limit = cache->options.limit_bytes, page = cache->segment.layout.page_cost;
+    uint64_t need = cache->options.memory ? page : cache->local_bytes + index + page + STEP_BYTES;
+
+    if (limit >= need)
+        return FOREBAY_OK;
+    return fb_fail(error, FOREBAY_OVER_BUDGET,
+                   "a cache of %llu bytes cannot hold one unit and its index: raise memory.cache "
+                   "to %llu or more, or set it to off",
+                   (unsigned long long)limit, (unsigned long long)need);
+}
+
+int fb_limit_open(struct fb_cache *cache, forebay_error *error)
+{
+    uint64_t index = index_missing(cache);
+    int status = check_limit(cache, index, error);
+
+    if (status)
+        return status;
+    status = fb_budget_reserve(cache->options.budget, FB_STAGE_CACHE, cache->local_bytes + index,
+                               "the index of the cache", error);
+    if (status)
+        return status;
+    if (cache->options.memory)
+        cache->local_bytes += index; /* in this ledger for good; what is given is the device's */
+    status = fb_budget_on_pressure(cache->options.budget, give_back, cache, error);
+    if (status) {
+        fb_budget_refund(cache->options.budget, FB_STAGE_CACHE,
+                         cache->local_bytes + (cache->options.memory ? 0 : index));
+        return status;
+    }
+    cache->share = share_of(cache, cache->options.limit_bytes);
+    fb_member_share(&cache->segment, &cache->member, cache->share);
+    give_locked(cache, index);
+    return FOREBAY_OK;
+}
+
+/* Bytes still missing until the members together give enough for `more` pages, at most what this
+ * one has left of its share. */
+static uint64_t wanted_locked(const struct fb_cache *cache, uint64_t more)
+{
+    const struct fb_segment *segment = &cache->segment;
+    uint64_t given = fb_members_given(segment);
+    uint64_t room = cache->share > cache->given ? cache->share - cache->given : 0;
+    uint64_t pages = fb_min(fb_segment_pages_in(segment, given) + more, segment->geometry.pages);
+    uint64_t need = fb_segment_bytes_for(segment, pages);
+
+    if (need <= given)
+        return 0;
+    return fb_min(room, fb_round_up(need - given, STEP_BYTES));
+}
+
+bool fb_limit_grow(struct fb_cache *cache, uint64_t pages)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t given, want, step;
+    bool grown = false;
+
+    pthread_mutex_lock(&cache->lock);
+    given = fb_members_given(segment);
+    want = wanted_locked(cache, pages);
+    /* In large steps, so that not every unit asks the budget. */
+    step = fb_min(cache->share - fb_min(cache->share, cache->given),
+                  fb_max(want, fb_min(cache->share / 16, STEP_MAX) & ~(STEP_BYTES - 1)));
+    if (fb_segment_pages_in(segment, given + want) > fb_segment_pages_in(segment, given) &&
+        fb_now_ns() >= cache->grow_not_before_ns) {
+        grown = reserve(cache, step);
+        if (!grown) {
+            step = want;
+            grown = reserve(cache, step);
+        }
+    }
+    if (grown)
+        give_locked(cache, cache->given + step);
+    pthread_mutex_unlock(&cache->lock);
+    return grown;
+}
+
+/* Take the page for ourselves, evicting the unit that has it. */
+static bool hold(struct fb_cache *cache, uint64_t page)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t owner = atomic_load(&segment->owners[page]);
+
+    if (owner && owner <= segment->geometry.entries)
+        fb_unit_evict(cache, owner - 1);
+    return fb_page_take_at(segment, page, cache->member.hold);
+}
+
+/* All these pages are held by us, so nobody can write what is thrown away here. */
+static void punch_run(struct fb_cache *cache, uint64_t from, uint64_t to)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t end = to * segment->geometry.page_bytes, touched = to;
+
+    if (from >= to)
+        return;
+    for (uint64_t at = from * segment->geometry.page_bytes; at < end;) {
+        uint64_t next = fb_min((at & ~(STEP_BYTES - 1)) + FB_PUNCH_STEP, end);
+
+        fb_segment_punch(segment, at, next);
+        at = next;
+    }
+    atomic_compare_exchange_strong(&segment->header->touched, &touched, from);
+    for (uint64_t page = from; page < to; page++)
+        fb_page_free(segment, page, cache->member.hold);
+}
+
+uint64_t fb_limit_trim(struct fb_cache *cache)
+{
+    uint64_t from = fb_limit_pages(cache), end = fb_pages_touched(&cache->segment), stuck = 0;
+
+    for (uint64_t page = end; page > from; page--) {
+        if (hold(cache, page - 1))
+            continue;
+        stuck++;
+        punch_run(cache, page, end);
+        end = page - 1;
+    }
+    punch_run(cache, from, end);
+    return stuck;
+}
+
+/* `bytes` are no longer given: evict, and refund what nobody still has in use. */
+static uint64_t trim_and_refund(struct fb_cache *cache, uint64_t bytes)
+{
+    uint64_t stuck = fb_limit_trim(cache) * cache->segment.layout.page_cost;
+    uint64_t kept = fb_min(bytes, stuck);
+
+    pthread_mutex_lock(&cache->lock);
+    cache->owed += kept;
+    atomic_store(&cache->indebted, cache->owed > 0);
+    pthread_mutex_unlock(&cache->lock);
+    refund(cache, bytes - kept);
+    return bytes - kept;
+}
+
+/* The least this member must give: the part of the index that no other one has in its ledger. */
+static uint64_t least_locked(const struct fb_cache *cache)
+{
+    uint64_t others = fb_members_given(&cache->segment) - cache->given;
+    uint64_t index = cache->segment.layout.fixed_bytes;
+
+    return others >= index ? 0 : index - others;
+}
+
+static uint64_t shrink_to(struct fb_cache *cache, uint64_t target, bool yielding)
+{
+    uint64_t taken = 0;
+
+    pthread_mutex_lock(&cache->lock);
+    target = fb_max(target, fb_min(least_locked(cache), cache->given));
+    if (target < cache->given) {
+        taken = cache->given - target;
+        give_locked(cache, target);
+    }
+    if (yielding)
+        cache->grow_not_before_ns = fb_now_ns() + YIELD_NS;
+    pthread_mutex_unlock(&cache->lock);
+    return taken ? trim_and_refund(cache, taken) : 0;
+}
+
+/* The budget's question, from any thread that reserves. */
+static uint64_t give_back(void *data, uint64_t bytes)
+{
+    struct fb_cache *cache = data;
+    uint64_t given;
+
+    if (!atomic_load(cache->alive) || cache->options.memory)
+        return 0;
+    pthread_mutex_lock(&cache->lock);
+    given = cache->given;
+    pthread_mutex_unlock(&cache->lock);
+    bytes = fb_round_up(bytes, STEP_BYTES);
+    return shrink_to(cache, given > bytes ? given - bytes : 0, true);
+}
+
+void fb_limit_settle(struct fb_cache *cache)
+{
+    uint64_t mine, missing;
+
+    pthread_mutex_lock(&cache->lock);
+    mine = cache->owed;
+    cache->owed = 0;
+    missing = fb_min(index_missing(cache), cache->share - fb_min(cache->share, cache->given));
+    missing &= ~(STEP_BYTES - 1);
+    if (missing && reserve(cache, missing))
+        give_locked(cache, cache->given + missing);
+    pthread_mutex_unlock(&cache->lock);
+    if (mine || fb_pages_touched(&cache->segment) > fb_limit_pages(cache))
+        trim_and_refund(cache, mine);
+}
+
+uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes)
+{
+    uint64_t share, reached;
+
+    if (!atomic_load(cache->alive))
+        return 0;
+    pthread_mutex_lock(&cache->lock);
+    share = cache->share = share_of(cache, limit_bytes);
+    cache->grow_not_before_ns = 0;
+    pthread_mutex_unlock(&cache->lock);
+    shrink_to(cache, share, false);
+    pthread_mutex_lock(&cache->lock);
+    cache->share = fb_max(cache->share, cache->given); /* the index stays, whatever the limit */
+    fb_member_share(&cache->segment, &cache->member, cache->share);
+    reached = cache->share + cache->owed;
+    reached = cache->options.memory ? reached - cache->segment.layout.fixed_bytes
+                                    : reached + cache->local_bytes;
+    pthread_mutex_unlock(&cache->lock);
+    return reached;
+}
+
+uint64_t fb_limit_leave(struct fb_cache *cache)
+{
+    uint64_t all;
+
+    fb_budget_off_pressure(cache->options.budget, give_back, cache);
+    pthread_mutex_lock(&cache->lock);
+    all = cache->given + cache->owed;
+    cache->share = cache->owed = 0;
+    fb_member_share(&cache->segment, &cache->member, 0);
+    give_locked(cache, 0);
+    pthread_mutex_unlock(&cache->lock);
+    /* Alone, the memory goes with the mapping. */
+    if (fb_members_count(&cache->segment) > 1)
+        fb_limit_trim(cache);
+    fb_member_leave(&cache->segment, &cache->member);
+    return cache->local_bytes + (cache->options.memory ? 0 : all);
+}

@@ -1,0 +1,43 @@
+/*
+ * policy.h -- which unit stays: pure decisions, no lock, no clock, no memory.
+ *
+ *   fill      keeps what came first: for permutation epochs no policy is better (caching.md 1).
+ *             Units of unequal size: what saves most time per byte may replace what saves less.
+ *   next-use  the one needed last goes; a newcomer needed later still is not admitted
+ *   lru       the one used longest ago goes
+ *
+ * The victim is the worst of FB_POLICY_SAMPLE random residents: within 0.01 of the exact one
+ * (caching.md 9), without any list to keep.
+ */
+#ifndef FB_CACHE_POLICY_H
+#define FB_CACHE_POLICY_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FB_POLICY_SAMPLE 64
+
+struct fb_candidate {
+    uint64_t unit;
+    uint64_t when;  /* lru: last use; next-use: next use, UINT64_MAX: not known */
+    uint64_t bytes;
+};
+
+/* What loading a unit costs: about `each` + `per_byte` x bytes nanoseconds, from those seen. */
+struct fb_cost {
+    double count, x, y, xx, xy; /* sums over (bytes, ns) */
+};
+void fb_cost_add(struct fb_cost *cost, uint64_t bytes, uint64_t ns);
+/* Nanoseconds saved per byte kept; the same for all units while nothing is known. */
+double fb_cost_density(const struct fb_cost *cost, uint64_t bytes);
+
+/* Should `a` go rather than `b`? */
+bool fb_policy_worse(int policy, const struct fb_candidate *a, const struct fb_candidate *b,
+                     const struct fb_cost *cost);
+/* May the newcomer take the victim's place? */
+bool fb_policy_replaces(int policy, const struct fb_candidate *newcomer,
+                        const struct fb_candidate *victim, const struct fb_cost *cost);
+/* What a cache of this policy really does: next-use needs one order, of one job. */
+int fb_policy_effective(int policy, int segment_policy, bool several_jobs);
+/* Does it admit at all? In the last epoch of one job alone only lru does. */
+bool fb_policy_admits(int policy, bool last_epoch, bool several_jobs);
+#endif

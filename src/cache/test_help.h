@@ -1,0 +1,113 @@
+/* test_help.h -- what the tests of the cache have in common. */
+#ifndef FB_CACHE_TEST_HELP_H
+#define FB_CACHE_TEST_HELP_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/mix.h"
+#include "base/size.h"
+#include "cache/inside.h"
+#include "config/config.h"
+
+#define MUCH ((uint64_t)1 << 40)
+
+static inline struct fb_budget *budget_of(uint64_t bytes)
+{
+    struct fb_budget *budget;
+
+    assert_int_equal(fb_budget_new(&budget, bytes, NULL), 0);
+    return budget;
+}
+
+static inline struct fb_cache_options options_of(struct fb_budget *budget, int policy, uint64_t units,
+                                          uint64_t unit_bytes, uint64_t limit)
+{
+    return (struct fb_cache_options){
+        .unit_count = units, .unit_bytes = unit_bytes, .unit_bytes_median = unit_bytes,
+        .unit_bytes_max = unit_bytes, .limit_bytes = limit, .policy = policy, .pins_max = 64,
+        .share = FB_SHARE_OFF, .budget = budget,
+    };
+}
+
+static inline struct fb_cache *open_of(const struct fb_cache_options *options)
+{
+    struct fb_cache *cache;
+    forebay_error error = { 0 };
+
+    if (fb_cache_open(&cache, options, &error))
+        fail_msg("%s", error.message);
+    return cache;
+}
+
+/* The limit with which exactly `held` equal units are kept. */
+static inline uint64_t limit_for(uint64_t units, uint64_t unit_bytes, uint64_t held)
+{
+    struct fb_cache_options options = options_of(NULL, FB_POLICY_FILL, units, unit_bytes, MUCH);
+    struct fb_geometry geometry;
+    struct fb_layout layout;
+
+    assert_int_equal(fb_geometry_choose(&geometry, &options, false, NULL), 0);
+    assert_true(fb_geometry_layout(&geometry, true, &layout));
+    return fb_round_up(sizeof(struct fb_cache), 4096) + 4096 + layout.fixed_bytes +
+           fb_round_up(held * layout.page_cost + (unit_bytes % 4096 ? 4095 : 0), 4096);
+}
+
+static inline unsigned char byte_of(uint64_t unit, uint64_t at)
+{
+    return (unsigned char)(unit * 31 + at * 7 + at / 251);
+}
+
+static inline void fill_unit(struct fb_cache *cache, struct fb_cache_pin *pin)
+{
+    unsigned char *bytes = malloc(pin->bytes);
+
+    for (uint64_t i = 0; i < pin->bytes; i++)
+        bytes[i] = byte_of(pin->unit, i);
+    assert_int_equal(fb_cache_write(cache, pin, 0, bytes, pin->bytes, NULL), 0);
+    free(bytes);
+    fb_cache_publish(cache, pin);
+}
+
+static inline void check_unit(struct fb_cache *cache, const struct fb_cache_pin *pin)
+{
+    unsigned char *bytes = malloc(pin->bytes);
+
+    assert_int_equal(fb_cache_read(cache, pin, 0, bytes, pin->bytes, NULL), 0);
+    for (uint64_t i = 0; i < pin->bytes; i++)
+        assert_int_equal(bytes[i], byte_of(pin->unit, i));
+    free(bytes);
+}
+
+/* Use a unit as a worker does; the answer. */
+static inline enum fb_cache_answer use(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                uint64_t next_use)
+{
+    struct fb_cache_pin pin;
+    enum fb_cache_answer answer = fb_cache_find(cache, unit, bytes, next_use, true, &pin);
+
+    if (answer == FB_CACHE_FILL)
+        fill_unit(cache, &pin);
+    if (answer != FB_CACHE_MISS) {
+        check_unit(cache, &pin);
+        fb_cache_done(cache, &pin);
+    }
+    return answer;
+}
+
+static inline uint64_t in_ledger(struct fb_budget *budget)
+{
+    struct fb_budget_report report;
+
+    fb_budget_read(budget, &report);
+    return report.by_stage[FB_STAGE_CACHE];
+}
+#endif
