@@ -78,6 +78,16 @@ static void octave_line(struct octave *octave, uint64_t y, uint64_t height)
         octave->line[i] = (octave->rows[0][i] * (256 - weight) + octave->rows[1][i] * weight) / 256;
 }
 
+/* What is linear between the points of a coarse grid is so between those of one twice as fine:
+ * the coarse octave is added there, and only the finest is interpolated for every pixel. */
+static void octave_refine(const struct octave *coarse, struct octave *fine)
+{
+    for (uint64_t x = 0; x <= fine->cells; x++)
+        for (unsigned c = 0; c < 3; c++)
+            fine->line[x * 3 + c] +=
+                (coarse->line[x / 2 * 3 + c] + coarse->line[(x + 1) / 2 * 3 + c]) / 2;
+}
+
 static void octave_add(const struct octave *octave, int32_t *sums, uint64_t width)
 {
     uint64_t step = octave->cells * 65536 / width;
@@ -128,8 +138,10 @@ static void picture_row(struct picture *picture, uint64_t y)
         picture->sums[i] = 120 * 256;
     for (unsigned i = 0; i < OCTAVES; i++) {
         octave_line(&picture->octaves[i], y, picture->height);
-        octave_add(&picture->octaves[i], picture->sums, picture->width);
+        if (i)
+            octave_refine(&picture->octaves[i - 1], &picture->octaves[i]);
     }
+    octave_add(&picture->octaves[OCTAVES - 1], picture->sums, picture->width);
     for (unsigned i = 0; i < picture->object_count; i++)
         object_add(&picture->objects[i], (int64_t)y, picture->sums, picture->width);
     grain_add(picture, y, picture->sums);
