@@ -1,0 +1,365 @@
+/* cmd_run.c -- `forebay run`: stream epochs, consume every batch, tell what happened. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "command.h"
+#include "config/config.h"
+#include "config_json.h"
+#include "consume.h"
+#include "memory_line.h"
+#include "options.h"
+#include "output.h"
+#include "progress.h"
+#include "quickstart.h"
+#include "statistics.h"
+#include "stop.h"
+
+#define POLL_NS 100000000u /* how often a wait looks for Ctrl-C and redraws */
+
+static const char help[] =
+    "Streams epochs of a data set the way a training would see them, within the memory budget, and\n"
+    "reports speed, waiting, memory and the cache. Every batch is read (first, last and every\n"
+    "4096th byte of each sample), so nothing that was not delivered is counted.\n"
+    "\n"
+    "Without CONFIG and without --set source.* it runs the built-in quickstart: 256 LiDAR-like\n"
+    "scans of 1 MB, generated once in the user's cache folder, 3 epochs in batches of 16 under a\n"
+    "budget of 256 MiB.\n"
+    "\n"
+    "Options:\n"
+    "  --set KEY=VALUE  over the configuration; may be given many times. Without CONFIG a\n"
+    "                   configuration of its own, over the defaults\n"
+    "  --epochs N       epochs to stream (default 1, or the configuration's; quickstart 3)\n"
+    "  --steps N        stop after N batches; without --epochs it goes through as many epochs as\n"
+    "                   that takes\n"
+    "  --json           print the result as one JSON object on stdout\n"
+    "  --help-config    every key of the configuration, its default and what it does\n"
+    "                   (with --markdown as a page, with --json as an object)\n"
+    "\n"
+    "On stderr: a progress bar (on a terminal), every monitor.every steps (100) a memory line, and\n"
+    "at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit code 130).\n"
+    "\n"
+    "Exit code: 0 done, 1 failed, 2 bad use.\n"
+    "\n"
+    "Examples:\n"
+    "  forebay run\n"
+    "  forebay run train.yaml --epochs 3 --set memory.budget=8GiB --set workers=4\n"
+    "  forebay run --set source.kind=bin --set 'source.path=scans/*.bin' --set batch.size=16\n"
+    "  forebay run train.yaml --steps 500 --json > result.json\n"
+    "\n"
+    "A configuration:\n"
+    "  source: {kind: npy, path: \"data/*.npy\"}\n"
+    "  batch:  {size: 32}\n"
+    "  memory: {budget: 8GiB}\n";
+
+struct run {
+    const char *config_file;
+    struct texts settings; /* the user's */
+    uint64_t epochs, steps; /* 0: not given */
+    bool json, help_config, markdown, quickstart;
+
+    /* From the configuration: */
+    uint64_t monitor_every;
+    double warn;
+    char name[64];
+
+    struct progress progress;
+    forebay_loader *loader;
+    uint64_t epoch, step; /* epochs ended, batches taken */
+    uint64_t checksum;
+
+    /* For the bar: */
+    uint64_t epoch_samples, bytes, samples;
+    uint64_t drawn_ns, drawn_bytes, drawn_samples;
+    uint64_t asked_ns, ask_again_ns; /* when statistics were read, and may be again */
+    char memory[96];
+};
+
+/* ---- The bar ---- */
+
+/* Memory and hit rate come from the loader's statistics, which may take a while to gather: they
+ * are asked for so seldom that it costs at most a hundredth of the time. */
+static void memory_ask(struct run *run, uint64_t now)
+{
+    json_t *statistics;
+    char a[32], b[32], hits[32] = "";
+    double used, rate;
+
+    if (now < run->ask_again_ns)
+        return;
+    statistics = statistics_read(run->loader);
+    used = statistics_number(statistics, "memory.used_bytes");
+    rate = statistics_number(statistics, "cache.hit_rate");
+    if (isnan(used))
+        used = statistics_number(statistics, "memory.peak_bytes");
+    if (statistics_number(statistics, "cache.limit_bytes") > 0 && !isnan(rate))
+        snprintf(hits, sizeof(hits), ", %.0f%% hits", 100 * rate);
+    if (!isnan(used))
+        snprintf(run->memory, sizeof(run->memory), ", memory %s / %s%s",
+                 fb_size_text((uint64_t)used, a),
+                 fb_size_text((uint64_t)statistics_number(statistics, "memory.budget_bytes"), b),
+                 hits);
+    json_decref(statistics);
+    run->ask_again_ns = now + fb_max(POLL_NS, 100 * (fb_now_ns() - now));
+}
+
+static void bar_draw(struct run *run)
+{
+    uint64_t now = fb_now_ns();
+    double seconds = (double)(now - run->drawn_ns) / 1e9;
+    char left[48], right[256];
+
+    if (!progress_due(&run->progress))
+        return;
+    memory_ask(run, now);
+    if (run->epochs)
+        snprintf(left, sizeof(left), "epoch %" PRIu64 "/%" PRIu64, run->epoch + 1, run->epochs);
+    else
+        snprintf(left, sizeof(left), "step %" PRIu64 "/%" PRIu64, run->step, run->steps);
+    snprintf(right, sizeof(right), "%.0f samples/s, %.0f MB/s%s",
+             (double)(run->samples - run->drawn_samples) / seconds,
+             (double)(run->bytes - run->drawn_bytes) / seconds / 1e6, run->memory);
+    if (run->epochs)
+        progress_draw(&run->progress, left, run->epoch_samples, forebay_epoch_samples(run->loader),
+                      right);
+    else
+        progress_draw(&run->progress, left, run->step, run->steps, right);
+    run->drawn_ns = now;
+    run->drawn_bytes = run->bytes;
+    run->drawn_samples = run->samples;
+}
+
+/* ---- Streaming ---- */
+
+static void batch_use(struct run *run, const forebay_batch *batch)
+{
+    run->checksum += consume_batch(batch);
+    run->step++;
+    run->samples += batch->samples;
+    run->epoch_samples += batch->samples;
+    run->bytes += batch->bytes;
+    if (run->monitor_every && run->step % run->monitor_every == 0) {
+        char where[48];
+
+        snprintf(where, sizeof(where), "Step %" PRIu64, run->step);
+        memory_line(&run->progress, where, run->warn);
+    }
+}
+
+static void epoch_end(struct run *run)
+{
+    json_t *statistics = statistics_read(run->loader);
+
+    run->epoch++;
+    run->epoch_samples = 0;
+    statistics_say_cache(&run->progress, statistics, run->name);
+    json_decref(statistics);
+}
+
+static bool is_over(const struct run *run)
+{
+    return stop_asked() || (run->epochs && run->epoch >= run->epochs) ||
+           (run->steps && run->step >= run->steps);
+}
+
+static int stream(struct run *run, forebay_error *error)
+{
+    run->drawn_ns = fb_now_ns();
+    while (!is_over(run)) {
+        uint64_t samples = run->samples;
+        forebay_batch *batch;
+        int status = forebay_next_within(&batch, run->loader, POLL_NS, error);
+
+        if (status == FOREBAY_OK) {
+            batch_use(run, batch);
+            forebay_batch_release(batch);
+        } else if (status == FOREBAY_END) {
+            /* With --steps alone an epoch without a batch would be followed by another, for ever. */
+            if (!run->epoch_samples && samples == run->samples && !run->epochs)
+                return FOREBAY_OK;
+            epoch_end(run);
+        } else if (status != FOREBAY_TIMEOUT) {
+            return status;
+        }
+        bar_draw(run);
+    }
+    return FOREBAY_OK;
+}
+
+/* ---- The result ---- */
+
+static int result_tell(struct run *run)
+{
+    json_t *statistics = statistics_read(run->loader);
+    char checksum[24];
+
+    snprintf(checksum, sizeof(checksum), "%016" PRIx64, run->checksum);
+    if (run->json) {
+        if (statistics)
+            json_object_set_new(statistics, "checksum", json_string(checksum));
+        if (statistics && stop_asked())
+            json_object_set_new(statistics, "stopped", json_true());
+        return output_json(statistics);
+    }
+    if (stop_asked())
+        printf("Stopped. ");
+    statistics_print(statistics, checksum);
+    json_decref(statistics);
+    if (run->quickstart && !stop_asked())
+        printf("\nThis was the built-in quickstart. Your own data:\n"
+               "  forebay run --set source.kind=npy --set 'source.path=data/*.npy' "
+               "--set memory.budget=2GiB\n"
+               "  forebay run --help-config     every setting\n");
+    return EXIT_DONE;
+}
+
+/* ---- Set-up ---- */
+
+static bool names_a_source(const struct run *run)
+{
+    for (size_t i = 0; i < run->settings.count; i++)
+        if (strncmp(run->settings.values[i], "source.", 7) == 0)
+            return true;
+    return false;
+}
+
+/* All settings in the order they count: the quickstart's, the user's, what follows from options. */
+struct all_settings {
+    const char **values;
+    size_t count;
+    char path[PATH_MAX + 32];
+    char epochs[48];
+};
+
+static int settings_gather(struct all_settings *all, struct run *run, const struct fb_log *log,
+                           forebay_error *error)
+{
+    char folder[PATH_MAX];
+    int status;
+
+    *all = (struct all_settings){ .values = calloc(run->settings.count + 8, sizeof(char *)) };
+    if (!all->values)
+        return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for the settings");
+    if (run->quickstart) {
+        status = quickstart_folder(folder, log, error);
+        if (status)
+            return status;
+        snprintf(all->path, sizeof(all->path), "source.path=%s/*.bin", folder);
+        all->values[all->count++] = "source.kind=bin";
+        all->values[all->count++] = all->path;
+        all->values[all->count++] = "batch.size=16";
+        all->values[all->count++] = "memory.budget=256MiB";
+    }
+    for (size_t i = 0; i < run->settings.count; i++)
+        all->values[all->count++] = run->settings.values[i];
+    return FOREBAY_OK;
+}
+
+/* What the command itself needs of the configuration. */
+static void config_use(struct run *run, const struct fb_config *config)
+{
+    run->monitor_every = config->monitor_every.value;
+    run->warn = config->monitor_warn.value / (config->monitor_warn.is_percent ? 100 : 1);
+    snprintf(run->name, sizeof(run->name), "%s", config->name ? config->name : "forebay");
+    if (!run->epochs && !run->steps && fb_config_is_set(config, "epochs"))
+        run->epochs = config->epochs.value;
+    if (!run->epochs && !run->steps)
+        run->epochs = run->quickstart ? 3 : 1;
+}
+
+static int loader_open(struct run *run, struct all_settings *all, const struct fb_log *log,
+                       forebay_error *error)
+{
+    forebay_options options = FOREBAY_OPTIONS_INIT;
+    struct fb_config config;
+    int status;
+
+    options.config_file = run->config_file;
+    options.settings = all->values;
+    options.setting_count = all->count;
+    options.log = log->log;
+    options.progress = log->progress;
+    options.data = log->data;
+    status = fb_config_read(&config, &options, NULL, error);
+    if (status)
+        return status;
+    config_use(run, &config);
+    fb_config_release(&config);
+    if (run->epochs) {
+        snprintf(all->epochs, sizeof(all->epochs), "epochs=%" PRIu64, run->epochs);
+        all->values[options.setting_count++] = all->epochs;
+    }
+    return forebay_open(&run->loader, &options, error);
+}
+
+static int run_all(struct run *run)
+{
+    struct fb_log log = { progress_log, progress_long_work, &run->progress };
+    struct all_settings all;
+    forebay_error error;
+    int code = EXIT_DONE, status;
+
+    progress_init(&run->progress);
+    stop_catch();
+    status = settings_gather(&all, run, &log, &error);
+    if (!status)
+        status = loader_open(run, &all, &log, &error);
+    if (!status)
+        status = stream(run, &error);
+    progress_finish(&run->progress);
+    if (status)
+        code = output_failure("run", run->json, &error);
+    else
+        code = result_tell(run);
+    if (run->loader)
+        forebay_close(run->loader);
+    free(all.values);
+    return stop_asked() ? EXIT_SIGNAL + stop_asked() : code;
+}
+
+static int help_config(bool json, bool markdown)
+{
+    if (json)
+        return output_json(config_json());
+    fb_config_help(stdout, markdown);
+    return EXIT_DONE;
+}
+
+static int run(int argc, char **argv)
+{
+    struct run run = { .json = options_has(argc, argv, "--json") };
+    const struct option table[] = {
+        { "CONFIG", OPTION_ALONE, &run.config_file, false },
+        { "--set", OPTION_TEXTS, &run.settings, false },
+        { "--epochs", OPTION_COUNT, &run.epochs, false },
+        { "--steps", OPTION_COUNT, &run.steps, false },
+        { "--json", OPTION_FLAG, &run.json, false },
+        { "--help-config", OPTION_FLAG, &run.help_config, false },
+        { "--markdown", OPTION_FLAG, &run.markdown, false },
+    };
+    forebay_error error;
+    int code;
+
+    if (options_parse(argc, argv, table, sizeof(table) / sizeof(table[0]), &error)) {
+        code = output_bad_use("run", run.json, &error);
+    } else if (run.help_config) {
+        code = help_config(run.json, run.markdown);
+    } else {
+        run.quickstart = !run.config_file && !names_a_source(&run);
+        code = run_all(&run);
+    }
+    free(run.settings.values);
+    return code;
+}
+
+const struct command command_run = {
+    .name = "run",
+    .usage = "[CONFIG.yaml] [--set key=value]... [--epochs N] [--steps N] [--json] [--help-config]",
+    .summary = "stream epochs within the memory budget; alone: a quickstart on data of its own",
+    .help = help,
+    .run = run,
+};

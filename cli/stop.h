@@ -1,0 +1,8 @@
+/* stop.h -- Ctrl-C and SIGTERM ask to stop; a second one stops at once. */
+#ifndef CLI_STOP_H
+#define CLI_STOP_H
+
+void stop_catch(void);
+/* The signal that asked, or 0. */
+int stop_asked(void);
+#endif
