@@ -64,10 +64,10 @@ def test_sizes_are_counted_and_limits_hold(tool, tree):
     check = tool("check_size").check
     short = "int f(void)\n{\n    return 1;\n}\n"
     (tree / "src/base/a.c").write_text(short + "struct s {\n    int a;\n};\n" + short)
-    assert check(tree) == ([], [4, 4])
+    assert check(tree) == ([], [], [4, 4])
     (tree / "src/base/a.c").write_text("int f(int a)\n{\n" + "    a++;\n" * 78 + "}\n")
     assert "81 lines" in check(tree)[0][0]
     (tree / "src/base/a.c").write_text("/* a */\n" * 601)
     assert "601 lines" in check(tree)[0][0]
     (tree / "src/base/a.c").write_text("/* " + "a" * 95 + " */\n")
-    assert "101 columns" in check(tree)[0][0]
+    assert check(tree)[0] == [] and "101 columns" in check(tree)[1][0]

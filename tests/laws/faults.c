@@ -37,7 +37,9 @@ int64_t faults_mapped_bytes(void)
 
 static bool fails(enum fault_kind kind, int error)
 {
-    if (atomic_load(&armed) != (int)kind || atomic_fetch_add(&calls, 1) + 1 != atomic_load(&fail_at))
+    if (atomic_load(&armed) != (int)kind)
+        return false;
+    if (atomic_fetch_add(&calls, 1) + 1 != atomic_load(&fail_at))
         return false;
     atomic_store(&failed, true);
     errno = error;

@@ -85,7 +85,9 @@ const char *law_folder(void)
 
     if (folder[0])
         return folder;
-    snprintf(folder, sizeof(folder), "%s/forebay-law-XXXXXX", parent && parent[0] ? parent : "/tmp");
+    if (!parent || !parent[0])
+        parent = "/tmp";
+    snprintf(folder, sizeof(folder), "%s/forebay-law-XXXXXX", parent);
     if (!mkdtemp(folder))
         abort();
     folder_owner = getpid();
