@@ -14,7 +14,7 @@ all build: $(BUILD)/build.ninja
 
 $(BUILD)/build.ninja:
 	@tools/setup.sh run
-	meson setup $(BUILD) --prefix=$(PREFIX) $(MESON_OPTIONS)
+	meson setup $(BUILD) $(MESON_OPTIONS)
 
 setup:
 	@tools/setup.sh all
@@ -52,6 +52,8 @@ docs: build
 	@tools/make_docs.sh
 
 install: build
+	@meson configure $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD) >/dev/null
 	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
 
 clean:
