@@ -1,0 +1,60 @@
+# Every target here does its own set-up; `make` alone needs only a C compiler, meson and the
+# libraries that `make setup` installs. The real build is meson.build.
+.DEFAULT_GOAL := build
+.PHONY: all build run test bench setup python fuzz soak docs clean install
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+BUILD := build/release
+MESON_OPTIONS ?=
+
+all build: $(BUILD)/build.ninja
+	@ninja -C $(BUILD)
+	@ln -sfn release/cli/forebay build/forebay
+
+$(BUILD)/build.ninja:
+	@tools/setup.sh run
+	meson setup $(BUILD) $(MESON_OPTIONS)
+
+setup:
+	@tools/setup.sh all
+
+run:
+	@tools/setup.sh run
+	@$(MAKE) --no-print-directory build
+	@build/forebay run
+
+test:
+	@tools/setup.sh all
+	@.venv/bin/python tools/test.py
+
+soak:
+	@tools/setup.sh all
+	@FOREBAY_SOAK=1 .venv/bin/python tools/test.py
+
+fuzz:
+	@tools/setup.sh all
+	@.venv/bin/python tools/test.py --fuzz-seconds 60 fuzz
+
+bench:
+	@tools/setup.sh all
+	@$(MAKE) --no-print-directory build
+	@test -e bench/run.py || { echo 'make bench: bench/run.py is not written yet' >&2; exit 1; }
+	@.venv/bin/python bench/run.py
+
+python:
+	@tools/setup.sh all
+	@test -e pyproject.toml || \
+	    { echo 'make python: the Python package is not written yet (no pyproject.toml)' >&2; exit 1; }
+	@.venv/bin/python -m pip install --quiet .
+
+docs: build
+	@tools/make_docs.sh
+
+install: build
+	@meson configure $(BUILD) --prefix=$(PREFIX)
+	@ninja -C $(BUILD) >/dev/null
+	DESTDIR=$(DESTDIR) meson install -C $(BUILD) --no-rebuild
+
+clean:
+	rm -rf build

@@ -1,0 +1,16 @@
+#!/bin/sh
+# make_docs.sh -- docs made from the program and its sources: the man page, the reference of keys.
+set -eu
+cd "$(dirname "$0")/.."
+
+made=
+if [ -e docs/forebay.1.scd ]; then
+    scdoc <docs/forebay.1.scd >build/forebay.1
+    made="$made build/forebay.1"
+fi
+if build/forebay run --help-config --markdown >build/configuration.md 2>/dev/null; then
+    mv build/configuration.md docs/configuration.md
+    made="$made docs/configuration.md"
+fi
+rm -f build/configuration.md
+echo "made:${made:- nothing}"
