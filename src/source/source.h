@@ -35,7 +35,7 @@ struct fb_field {
     unsigned vary;   /* how many leading dimensions may differ between items: 0, 1 or 2 */
     unsigned ndim;   /* of one item; 0 for a scalar */
     uint64_t shape[FB_MAX_DIMS]; /* of one item; 0 where it may vary */
-    uint64_t cell_bytes;         /* of the fixed dimensions together: a row has columns cells */
+    uint64_t cell_bytes; /* of shape[1..], of shape[2..] if vary is 2: a row has columns cells */
 };
 
 /* A slice of a unit that becomes item `item` of field `field`. */
