@@ -1,0 +1,27 @@
+#include "source/source.h"
+
+#include "source/source_kinds.h"
+
+/* By the number of the word in source.kind of the schema; NULL: not built yet. */
+static const struct fb_source_ops *const kinds[] = {
+    [FB_KIND_TABLE] = NULL,
+};
+
+int fb_source_open(struct fb_source **out, const struct fb_config *config,
+                   struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
+{
+    int kind = config->source_kind;
+
+    if (kind < 0)
+        return fb_fail(error, FOREBAY_BAD_CONFIG, "source.kind is not set: say what the data is, "
+                       "e.g. source.kind=npy");
+    if ((size_t)kind >= sizeof(kinds) / sizeof(kinds[0]) || !kinds[kind])
+        return fb_fail(error, FOREBAY_NOT_BUILT, "source.kind %d is not built yet", kind);
+    return kinds[kind]->open(out, config, budget, log, error);
+}
+
+void fb_source_close(struct fb_source *source)
+{
+    if (source)
+        source->ops->close(source);
+}

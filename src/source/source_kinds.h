@@ -1,0 +1,8 @@
+/* source_kinds.h -- the kinds of source there are, one ops struct each. */
+#ifndef FB_SOURCE_KINDS_H
+#define FB_SOURCE_KINDS_H
+#include "source/source.h"
+
+extern const struct fb_source_ops fb_source_bin;
+extern const struct fb_source_ops fb_source_npy;
+#endif
