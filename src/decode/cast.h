@@ -11,4 +11,7 @@ forebay_dtype fb_cast_target(int cast, forebay_dtype from);
  * nearest even; overflow gives infinity, NaN stays a (quiet) NaN. Equal types are a copy. */
 void fb_cast(void *to, forebay_dtype to_type, const void *from, forebay_dtype from_type,
              uint64_t count);
+/* The same without what only some CPUs have: tests hold the two against each other. */
+void fb_cast_plain(void *to, forebay_dtype to_type, const void *from, forebay_dtype from_type,
+                   uint64_t count);
 #endif
