@@ -342,7 +342,7 @@ static void a_setting_has_its_way_with_a_factor(void **state)
     assert_int_equal(config.prefetch.value, 5);
     fb_config_release(&config);
     config = must_read("prefetch: 5\nnum_workers: 0", "prefetch_factor=3");
-    assert_int_equal(config.workers.value, 1);
+    assert_int_equal(config.workers.value, 0);
     assert_int_equal(config.prefetch.value, 3);
     fb_config_release(&config);
     config = must_read("prefetch_factor: null\nnum_workers: ~", NULL);
