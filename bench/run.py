@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""make bench: forebay beside the physical limit (and peers, where installed), in one run.
+
+    bench/run.py [WORKLOAD ...] [--rounds 5] [--program build/forebay] [--json FILE]
+
+By the rules of docs/benchmarks.md: contestants are interleaved, the consumer reads every batch, the
+median of the ratios and their spread are printed, and a bar is missed when the median misses it by
+more than the spread. Data sets are generated once (--data, $FOREBAY_BENCH_DATA or
+~/.cache/forebay-bench; about 12 GB for all).
+"""
+import argparse
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+WORKERS = 2
+
+# name -> what to generate, the limit that stands for 1.0, the settings, the bars of the issue.
+WORKLOADS = {
+    "lidar": {
+        "generate": ["lidar", "--files", "256", "--bytes", "1MB"],
+        "limit": ["read", "{dir}", ".bin"],
+        "settings": {"source.kind": "bin", "source.path": "{dir}/*.bin", "batch.size": 16,
+                     "memory.budget": "512MiB"},
+        "epochs": 6, "bar": 0.85, "first": 1.5,
+    },
+    "lidar15": {
+        "generate": ["lidar", "--files", "64", "--bytes", "15MB"],
+        "limit": ["read", "{dir}", ".bin"],
+        "settings": {"source.kind": "bin", "source.path": "{dir}/*.bin", "source.sequence": 8,
+                     "batch.size": 4, "order.drop_last": "true", "memory.budget": "3GiB"},
+        "epochs": 2, "bar": 0.85, "first": 3,
+    },
+    "frames": {
+        "generate": ["frames", "--files", "60"],
+        "limit": ["read", "{dir}", "_voxel.npy"],
+        "settings": {"source.kind": "npy", "source.fields.blur": "{dir}/*_blur.npy",
+                     "source.fields.sharp": "{dir}/*_sharp.npy",
+                     "source.fields.voxel": "{dir}/*_voxel.npy", "batch.size": 1,
+                     "memory.budget": "1GiB"},
+        "epochs": 2, "bar": 0.85, "first": 3,
+    },
+}
+
+
+def call(argv):
+    """Run a contestant: its JSON, its CPU seconds, what it read from disk."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(argv, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if done.returncode:
+        sys.exit(f"{' '.join(argv)}\n{done.stdout}{done.stderr}")
+    return (json.loads(done.stdout),
+            after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime,
+            (after.ru_inblock - before.ru_inblock) * 512)
+
+
+def fill(value, folder):
+    return value.replace("{dir}", str(folder)) if isinstance(value, str) else value
+
+
+def make_data(args, name, workload):
+    folder = args.data / name
+    if not (folder / ".complete").exists():
+        print(f"{name}: generating {folder}", file=sys.stderr)
+        subprocess.run([args.program, "generate", workload["generate"][0], folder,
+                        *workload["generate"][1:], "--force"], check=True)
+        (folder / ".complete").touch()
+    return folder
+
+
+def warm(folder):
+    """The page cache may have lost some of it: read everything once."""
+    for path in sorted(folder.iterdir()):
+        with open(path, "rb", buffering=0) as file:
+            while file.read(1 << 24):
+                pass
+
+
+def build_limits(args):
+    program = args.program.parent / "bench-limits"
+    source = HERE / "limits.c"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c17", "-D_GNU_SOURCE", "-O3", str(source),
+                        "-o", str(program), "-lpthread"], check=True)
+    return program
+
+
+def run_forebay(args, workload, folder):
+    settings = [part for key, value in workload["settings"].items()
+                for part in ("--set", f"{key}={fill(value, folder)}")]
+    result, cpu, disk = call([str(args.program), "run", *settings, "--set", f"workers={WORKERS}",
+                              "--epochs", str(workload["epochs"]), "--json"])
+    last = result["epochs"][-1]
+    batches = result["batches"] / workload["epochs"]
+    return {
+        "rate": result["bytes"] / workload["epochs"] / last["seconds"],
+        "samples_per_s": last["samples"] / last["seconds"],
+        "first": result["first_batch_s"] / (last["seconds"] / batches),
+        "cpu_per_sample": cpu / result["samples"],
+        "disk": disk,
+        "peak_pss": result["memory"]["peak_pss_bytes"],
+        "peak": result["memory"]["peak_bytes"],
+        "budget": result["memory"]["budget_bytes"],
+        "checksum": result["checksum"],
+    }
+
+
+def measure(args, name, workload, limits):
+    folder = make_data(args, name, workload)
+    rounds = []
+    for number in range(args.rounds):
+        warm(folder)
+        kind, *rest = workload["limit"]
+        limit, _, _ = call([str(limits), kind, str(WORKERS), *(fill(r, folder) for r in rest)])
+        ours = run_forebay(args, workload, folder)
+        ours["limit"] = limit["bytes_per_s"]
+        ours["ratio"] = ours["rate"] / ours["limit"]
+        rounds.append(ours)
+        print(f"{name}: round {number + 1}/{args.rounds}: {ours['rate'] / 1e9:.2f} GB/s of "
+              f"{ours['limit'] / 1e9:.2f}", file=sys.stderr)
+    return rounds
+
+
+def verdict(name, workload, rounds):
+    def median(key):
+        return statistics.median(r[key] for r in rounds)
+    ratios = sorted(r["ratio"] for r in rounds)
+    spread = (ratios[-1] - ratios[0]) / 2
+    first = median("first")
+    row = {
+        "workload": name, "gb_per_s": median("rate") / 1e9, "limit_gb_per_s": median("limit") / 1e9,
+        "ratio": median("ratio"), "spread": spread, "bar": workload["bar"],
+        "reached": median("ratio") + spread >= workload["bar"],
+        "samples_per_s": median("samples_per_s"), "first_batch_x": first,
+        "first_reached": first <= workload["first"],
+        "cpu_ms_per_sample": median("cpu_per_sample") * 1e3, "disk_mb": median("disk") / 1e6,
+        "peak_pss_mib": max(r["peak_pss"] for r in rounds) / 2**20,
+        "budget_mib": rounds[0]["budget"] / 2**20,
+        "same_checksum": len({r["checksum"] for r in rounds}) == 1,
+    }
+    row["memory_reached"] = row["peak_pss_mib"] <= row["budget_mib"] + 16
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workloads", nargs="*", metavar="WORKLOAD",
+                        help=f"{', '.join(WORKLOADS)} (default: all)")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--program", type=pathlib.Path,
+                        default=HERE.parent / "build" / "forebay")
+    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(
+        os.environ.get("FOREBAY_BENCH_DATA", pathlib.Path.home() / ".cache" / "forebay-bench")))
+    parser.add_argument("--json", type=pathlib.Path, help="write the table as JSON too")
+    args = parser.parse_args()
+    for name in args.workloads:
+        if name not in WORKLOADS:
+            parser.error(f"no workload {name}; there are {', '.join(WORKLOADS)}")
+    args.program = args.program.resolve()
+    limits = build_limits(args)
+    rows = []
+    for name in args.workloads or WORKLOADS:
+        rows.append(verdict(name, WORKLOADS[name],
+                            measure(args, name, WORKLOADS[name], limits)))
+    print(f"{time.strftime('%Y-%m-%d')}, {WORKERS} workers, {args.rounds} rounds, medians")
+    print("workload  GB/s  limit  ratio  spread  bar        first x  CPU ms  disk MB  PSS MiB / budget")
+    for r in rows:
+        print(f"{r['workload']:9} {r['gb_per_s']:4.2f}  {r['limit_gb_per_s']:5.2f}  {r['ratio']:5.2f}  "
+              f"{r['spread']:6.2f}  {r['bar']:.2f} {'ok  ' if r['reached'] else 'MISS'}  "
+              f"{r['first_batch_x']:7.2f}  {r['cpu_ms_per_sample']:6.2f}  {r['disk_mb']:7.0f}  "
+              f"{r['peak_pss_mib']:7.0f} / {r['budget_mib']:.0f}"
+              f"{'' if r['memory_reached'] else '  OVER'}")
+    if args.json:
+        args.json.write_text(json.dumps(rows, indent=1))
+
+
+if __name__ == "__main__":
+    main()
