@@ -18,8 +18,7 @@ static struct fb_order *make(int sticky)
     struct fb_budget *budget = NULL;
     struct fb_order *order = NULL;
 
-    if (fb_budget_new(&budget, FB_MIB, NULL) ||
-        fb_order_open(&order, &options, budget, NULL, NULL))
+    if (fb_budget_new(&budget, FB_MIB, NULL) || fb_order_open(&order, &options, budget, NULL, NULL))
         abort();
     return order;
 }

@@ -31,10 +31,10 @@ static inline uint64_t fb_order_key(uint64_t seed, enum fb_key_use use, uint64_t
 
 /* ---- blocks: order_block.c */
 struct fb_blocks {
-    uint64_t size;    /* entries in a block */
-    uint64_t count;   /* blocks */
-    uint64_t window;  /* blocks that are mixed */
-    uint64_t missing; /* entries the last block has too few */
+    uint64_t size;              /* entries in a block */
+    uint64_t count;             /* blocks */
+    uint64_t window;            /* blocks that are mixed */
+    uint64_t missing;           /* entries the last block has too few */
     struct fb_permutation all;  /* of the blocks */
     struct fb_permutation full; /* of the entries of a full window */
 };
@@ -62,10 +62,10 @@ uint64_t fb_groups_position(struct fb_groups *groups, uint64_t epoch, uint64_t e
 
 /* ---- sticky slices: order_sticky.c */
 struct fb_slices {
-    uint64_t world;  /* ranks */
-    uint64_t each;   /* ranks that share a slice */
-    uint64_t rounds; /* positions that every rank has */
-    uint64_t rest;   /* ranks that have one more */
+    uint64_t world;               /* ranks */
+    uint64_t each;                /* ranks that share a slice */
+    uint64_t rounds;              /* positions that every rank has */
+    uint64_t rest;                /* ranks that have one more */
     struct fb_permutation owners; /* entries in the order of their slices, in all epochs */
     uint64_t key;                 /* of this epoch's order inside the slices */
 };
@@ -94,7 +94,7 @@ uint64_t fb_subset_find(const struct fb_subset *subset, uint64_t sample);
 /* ---- a file of weights: order_weights.c. An alias table: 12 bytes a sample. */
 struct fb_draws {
     uint64_t count;
-    double *keep;    /* below this the sample itself is drawn, else its alias */
+    double *keep; /* below this the sample itself is drawn, else its alias */
     uint32_t *alias;
     uint64_t hash;
 };

@@ -132,8 +132,7 @@ static void trim(char text[FB_LINE_BYTES], size_t *length)
     text[*length] = '\0';
 }
 
-int fb_lines_next(struct fb_lines *lines, char text[FB_LINE_BYTES], bool *got,
-                  forebay_error *error)
+int fb_lines_next(struct fb_lines *lines, char text[FB_LINE_BYTES], bool *got, forebay_error *error)
 {
     size_t length;
     int status;

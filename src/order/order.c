@@ -63,8 +63,8 @@ static void view_init(struct view *view, const struct fb_order *order, struct fb
     view->epoch = at.epoch;
     switch (order->form) {
     case FB_FORM_SHUFFLED:
-        view->shuffled = fb_permutation_keyed(
-            order->all, fb_order_key(order->seed, FB_KEY_SAMPLES, at.epoch));
+        view->shuffled =
+            fb_permutation_keyed(order->all, fb_order_key(order->seed, FB_KEY_SAMPLES, at.epoch));
         break;
     case FB_FORM_BLOCKS:
         fb_blocks_begin(&view->blocks, &order->blocks, order->seed, at.epoch);
@@ -214,7 +214,7 @@ uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_
         if (best == FB_NOWHERE)
             continue;
         return fb_mul(epoch + i, order->length, &begin) && fb_add(begin, best, &begin) ? begin
-                                                                                      : FB_NOWHERE;
+                                                                                       : FB_NOWHERE;
     }
     return FB_NOWHERE;
 }

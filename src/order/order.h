@@ -82,6 +82,9 @@ uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_
  * When the samples [first, first + count) that use a unit are needed next on this node, after
  * global position `after` of `epoch`: a time (epoch * length + global position), UINT64_MAX if not
  * within the horizon (two epochs of one node, 2 + nodes of several). Smaller is sooner.
+ * A hint for caches, never more: repeats of padded ends are not seen; the rest of an epoch that was
+ * resumed on another number of ranks is taken as if it had begun on these; and for weighted draws
+ * the answer is always UINT64_MAX, for it would need a table of all draws.
  */
 uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
                            uint64_t epoch, uint64_t after);

@@ -183,10 +183,10 @@ static uint64_t answer(const struct fb_groups *groups, const struct epoch_table 
 static uint64_t look_up(struct fb_groups *groups, uint64_t epoch, bool inverse, uint64_t x)
 {
     struct epoch_table *slot = &groups->slots[epoch % groups->slot_count];
-    struct lookup lookup = { epoch,
-                             fb_permutation_keyed(groups->all, fb_order_key(groups->seed,
-                                                                            FB_KEY_GROUPS, epoch)),
-                             inverse, x };
+    struct lookup lookup = {
+        epoch, fb_permutation_keyed(groups->all, fb_order_key(groups->seed, FB_KEY_GROUPS, epoch)),
+        inverse, x
+    };
     uint64_t version = atomic_load_explicit(&slot->version, memory_order_acquire), found;
 
     if (version && version % 2 == 0 &&

@@ -22,8 +22,9 @@ static int refuse(forebay_error *error, const char *key, const char *reason)
 static int check_combination(const struct fb_order_options *options, forebay_error *error)
 {
     if (options->weights_file && options->subset_file)
-        return refuse(error, "order.weights", "cannot be used together with order.subset; "
-                                              "give the other samples the weight 0");
+        return refuse(error, "order.weights",
+                      "cannot be used together with order.subset; "
+                      "give the other samples the weight 0");
     if (options->weights_file && options->group != FB_GROUP_NONE)
         return refuse(error, "order.weights", "draws single samples; set order.group to none");
     if (options->weights_file && options->sticky != FB_STICKY_NONE)
@@ -35,8 +36,9 @@ static int check_combination(const struct fb_order_options *options, forebay_err
     if (options->draws > FB_MAX_SAMPLES)
         return refuse(error, "order.draws", "may not be above 2^40");
     if (options->sticky != FB_STICKY_NONE && options->group != FB_GROUP_NONE && options->shuffle)
-        return refuse(error, "order.sticky", "cannot be used together with order.group; "
-                                             "set one of them to none");
+        return refuse(error, "order.sticky",
+                      "cannot be used together with order.group; "
+                      "set one of them to none");
     if (options->group == FB_GROUP_BLOCK && (!options->block || !options->window))
         return refuse(error, options->block ? "order.window" : "order.block",
                       "must be at least 1 with order.group: block");
@@ -48,7 +50,8 @@ static int check_ranks(const struct fb_ranks *ranks, forebay_error *error)
     int status = FOREBAY_OK;
 
     if (!ranks->world || ranks->world > FB_MAX_SAMPLES || ranks->rank >= ranks->world ||
-        !ranks->local_world || !ranks->nodes || ranks->nodes > ranks->world || ranks->node >= ranks->nodes) {
+        !ranks->local_world || !ranks->nodes || ranks->nodes > ranks->world ||
+        ranks->node >= ranks->nodes) {
         status = fb_fail(error, FOREBAY_BAD_CONFIG,
                          "order.rank: rank %llu of %llu, %llu of them on node %llu of %llu, cannot "
                          "be; check order.rank, order.world and memory.ranks_here",
@@ -205,8 +208,8 @@ static void describe(struct fb_order *order)
         used += snprintf(text + used, size - (size_t)used, " of %llu, windows of %llu",
                          (llu)order->blocks.size, (llu)order->blocks.window);
     if (order->form == FB_FORM_GROUPS)
-        used += snprintf(text + used, size - (size_t)used, ", %llu of them",
-                         (llu)order->group_count);
+        used +=
+            snprintf(text + used, size - (size_t)used, ", %llu of them", (llu)order->group_count);
     if (order->subset.count)
         snprintf(text + used, size - (size_t)used, ", subset");
 }

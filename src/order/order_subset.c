@@ -70,9 +70,9 @@ static int read_lines(struct fb_subset *subset, struct fb_lines *lines, uint64_t
             return status;
         }
         if (*count == room)
-            return fb_lines_refuse(lines, text, subset->list
-                                                    ? "the end: the file grew while it was read"
-                                                    : "the end: there are more lines than samples",
+            return fb_lines_refuse(lines, text,
+                                   subset->list ? "the end: the file grew while it was read"
+                                                : "the end: there are more lines than samples",
                                    error);
         if (subset->list)
             subset->list[*count] = sample;
@@ -140,8 +140,8 @@ static int sort_list(struct fb_subset *subset, bool keep_order, struct fb_budget
         sort_by_bits(subset->list, subset->count, NULL, 40);
         return FOREBAY_OK;
     }
-    subset->by_value = fb_block_new(budget, FB_STAGE_INDEX, subset->count, sizeof(uint64_t), WHAT,
-                                    error);
+    subset->by_value =
+        fb_block_new(budget, FB_STAGE_INDEX, subset->count, sizeof(uint64_t), WHAT, error);
     if (!subset->by_value)
         return error->status;
     for (uint64_t i = 0; i < subset->count; i++)

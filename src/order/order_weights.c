@@ -38,7 +38,8 @@ static int read_weights(struct fb_draws *draws, struct fb_lines *lines, locale_t
         if (status || (!got && i == draws->count))
             return status;
         if (!got || i == draws->count) {
-            snprintf(expected, sizeof(expected), "%llu lines, a weight for each sample of the source",
+            snprintf(expected, sizeof(expected),
+                     "%llu lines, a weight for each sample of the source",
                      (unsigned long long)draws->count);
             return fb_lines_refuse(lines, got ? text : "the end of the file", expected, error);
         }

@@ -7,10 +7,11 @@
 #include "base/size.h"
 
 #define ROUND_STEP 0x9e3779b97f4a7c15u /* between the rounds' keys */
-/* In small domains six rounds do not reach all n! permutations evenly (counted for n = 5, 6, 7), and
- * two odd radices only half of them. Nobody shuffles enough so small sets for the cost to matter. */
+/* In small domains six rounds do not reach all n! permutations evenly (counted for n = 5, 6, 7),
+ * and two odd radices only half of them. Nobody shuffles enough so small sets for the cost to
+ * matter. */
 #define FEW 256
-#define MOST ((uint64_t)1 << 40)       /* more, and the reciprocal would not be exact */
+#define MOST ((uint64_t)1 << 40) /* more, and the reciprocal would not be exact */
 
 static inline uint64_t high_product(uint64_t x, uint64_t y)
 {

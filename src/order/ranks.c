@@ -26,7 +26,8 @@ static int number_get(const char *name, uint64_t *number, bool *found, forebay_e
         if (*digit < '0' || *digit > '9' || value > MOST_RANKS) {
             status = fb_fail(error, FOREBAY_BAD_CONFIG,
                              "%s is '%.64s', expected a number; correct it, or set order.rank and "
-                             "order.world", name, text);
+                             "order.world",
+                             name, text);
             fb_error_place(error, "%s", name);
             return status;
         }
@@ -70,8 +71,8 @@ static int pair_get(const char *rank_name, const char *world_name, struct fb_ran
     if (has_rank != has_world) {
         status = fb_fail(error, FOREBAY_BAD_CONFIG,
                          "%s is set but %s is not; set both or none, or give order.rank and "
-                         "order.world", has_rank ? rank_name : world_name,
-                         has_rank ? world_name : rank_name);
+                         "order.world",
+                         has_rank ? rank_name : world_name, has_rank ? world_name : rank_name);
         fb_error_place(error, "%s", has_rank ? world_name : rank_name);
         return status;
     }
@@ -192,8 +193,10 @@ static int slurm_list_use(const char *name, const char *list, struct fb_ranks *r
         status = fb_fail(error, FOREBAY_BAD_CONFIG, "%s is '%.64s', %llu tasks, but there are %llu",
                          name, list, (llu)tasks.total, (llu)ranks->world);
     } else if (!tasks.here) {
-        status = fb_fail(error, FOREBAY_BAD_CONFIG, "%s is '%.64s', %llu nodes, but SLURM_NODEID is "
-                         "%llu", name, list, (llu)tasks.nodes, (llu)ranks->node);
+        status = fb_fail(error, FOREBAY_BAD_CONFIG,
+                         "%s is '%.64s', %llu nodes, but SLURM_NODEID is "
+                         "%llu",
+                         name, list, (llu)tasks.nodes, (llu)ranks->node);
     } else if (!has_node && tasks.nodes > 1) {
         status = fb_fail(error, FOREBAY_BAD_CONFIG, "%s is '%.64s', but SLURM_NODEID is not set",
                          name, list);
@@ -356,9 +359,10 @@ int fb_ranks_find(struct fb_ranks *ranks, const struct fb_config *config, foreba
         launched.launcher = "given";
         found = launched;
     } else if (!is_given) {
-        found = is_launched ? launched
-                            : (struct fb_ranks){ .world = 1, .local_world = 1, .nodes = 1,
-                                                 .launcher = "none" };
+        found =
+            is_launched
+                ? launched
+                : (struct fb_ranks){ .world = 1, .local_world = 1, .nodes = 1, .launcher = "none" };
     }
     status = ranks_here_use(config, &found, error);
     if (!status)

@@ -160,11 +160,12 @@ static int check_numbers(const struct fb_order *order, const struct state *state
         return FOREBAY_OK;
 
 damaged:
-    return fb_fail(error, FOREBAY_BAD_STATE,
-                   "the state is damaged: position %llu of a stretch from %llu for %llu ranks (%llu "
-                   "ranks on %llu nodes at first) of %llu positions cannot be",
-                   (llu)state->position, (llu)state->start, (llu)state->ranks, (llu)state->world,
-                   (llu)state->nodes, (llu)order->length);
+    return fb_fail(
+        error, FOREBAY_BAD_STATE,
+        "the state is damaged: position %llu of a stretch from %llu for %llu ranks (%llu "
+        "ranks on %llu nodes at first) of %llu positions cannot be",
+        (llu)state->position, (llu)state->start, (llu)state->ranks, (llu)state->world,
+        (llu)state->nodes, (llu)order->length);
 }
 
 static int state_parse(const struct fb_order *order, const char *text, struct state *state,
@@ -276,7 +277,8 @@ int fb_order_load(const struct fb_order *order, const char *const *texts, size_t
         if (!distance(order, &least, &state, &ahead) || !fb_add(again, ahead, &again))
             status = fb_fail(error, FOREBAY_BAD_STATE,
                              "state %zu of %zu is of another run than the others: give the states "
-                             "that the ranks of one run saved at one time", i + 1, count);
+                             "that the ranks of one run saved at one time",
+                             i + 1, count);
     }
     if (status)
         return status;

@@ -7,8 +7,8 @@
 #else
 #define HAS(feature) 0
 #endif
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && \
-    !HAS(address_sanitizer) && !HAS(thread_sanitizer)
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !HAS(address_sanitizer) &&  \
+    !HAS(thread_sanitizer)
 #define COUNTS_ALLOCATIONS 1
 /* Before libc's own, so that every allocation of this process is seen. */
 extern void *__libc_malloc(size_t bytes);
@@ -157,10 +157,9 @@ static void the_global_order_does_not_depend_on_the_number_of_ranks(void **state
             struct fb_cursor at = fb_order_begin(part, 3);
 
             for (uint64_t p = 0; p < fb_order_count(part, at); p++)
-                assert_int_equal(
-                    fb_order_sample(part, at, p),
-                    fb_order_sample(one, fb_order_begin(one, 3),
-                                    (p * 6 + rank) % fb_order_length(one)));
+                assert_int_equal(fb_order_sample(part, at, p),
+                                 fb_order_sample(one, fb_order_begin(one, 3),
+                                                 (p * 6 + rank) % fb_order_length(one)));
             fb_order_close(part);
         }
         fb_order_close(one);
@@ -182,9 +181,8 @@ static void positions_are_the_inverse_of_samples(void **state)
                 uint64_t length = fb_order_length(order);
 
                 for (uint64_t p = 0; p * world + rank < length; p++)
-                    assert_int_equal(
-                        fb_order_position(order, 9, fb_order_sample(order, at, p)),
-                        p * world + rank);
+                    assert_int_equal(fb_order_position(order, 9, fb_order_sample(order, at, p)),
+                                     p * world + rank);
                 if (form >= SUBSET)
                     assert_int_equal(fb_order_position(order, 9, 1), UINT64_MAX);
                 assert_int_equal(fb_order_position(order, 9, 333), UINT64_MAX);
@@ -424,8 +422,7 @@ static void uneven_ends_are_said(void **state)
     setting_init(&setting, SHUFFLED, 101);
     setting.options.ranks = ranks_of(1, 4);
     assert_int_equal(fb_order_open(&order, &setting.options, setting.budget, &log, &error), 0);
-    assert_string_equal(said,
-                        "order: 101 positions on 4 ranks: each epoch repeats 3 at its end");
+    assert_string_equal(said, "order: 101 positions on 4 ranks: each epoch repeats 3 at its end");
     assert_int_equal(fb_order_uneven(order, fb_order_begin(order, 0)), 3);
     fb_order_close(order);
     setting_release(&setting);

@@ -56,8 +56,8 @@ static void bad_files_are_refused_with_their_line(void **state)
         struct fb_order *order = NULL;
         forebay_error error = { 0 };
         char place[96];
-        int status = open_with(bad->text, strlen(bad->text), bad->weights, 10, &order, &setting,
-                               &error);
+        int status =
+            open_with(bad->text, strlen(bad->text), bad->weights, 10, &order, &setting, &error);
 
         assert_int_equal(status, FOREBAY_BAD_DATA);
         assert_null(order);
@@ -165,8 +165,8 @@ static char *scattered(uint64_t samples, size_t *length)
 
     *length = 0;
     for (uint64_t i = 0; i < samples; i++)
-        *length += (size_t)sprintf(text + *length, "%llu\n",
-                                   (unsigned long long)(i * 7919 % samples));
+        *length +=
+            (size_t)sprintf(text + *length, "%llu\n", (unsigned long long)(i * 7919 % samples));
     return text;
 }
 
@@ -258,8 +258,8 @@ static void draws_follow_their_weights(void **state)
     check_draws("0\n0\n7\n0\n", (double[]){ 0, 0, 7, 0 }, 4);
     check_draws("5e-310\n", (double[]){ 5e-310 }, 1);
     check_draws("0.1\n0.1\n0.1\n", (double[]){ 0.1, 0.1, 0.1 }, 3);
-    check_draws("100\n0.5\n0\n20\n1\n1\n0\n9\n3\n1\n", (double[]){ 100, .5, 0, 20, 1, 1, 0, 9, 3, 1 },
-                10);
+    check_draws("100\n0.5\n0\n20\n1\n1\n0\n9\n3\n1\n",
+                (double[]){ 100, .5, 0, 20, 1, 1, 0, 9, 3, 1 }, 10);
     check_draws("0\n1e-30\n1\n1e-30\n3\n0\n", (double[]){ 0, 1e-30, 1, 1e-30, 3, 0 }, 6);
     check_draws("1e308\n1e308\n1e308\n", (double[]){ 1e307, 1e307, 1e307 }, 3);
 }

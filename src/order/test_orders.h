@@ -17,8 +17,20 @@
 #include "memory/budget.h"
 #include "order/order.h"
 
-enum form { SEQUENTIAL, SHUFFLED, SEQUENCES, BLOCKS, STICKY_RANK, STICKY_NODE, SUBSET,
-            SUBSET_IN_ORDER, SUBSET_SEQUENCES, SUBSET_STICKY, WEIGHTS, FORMS };
+enum form {
+    SEQUENTIAL,
+    SHUFFLED,
+    SEQUENCES,
+    BLOCKS,
+    STICKY_RANK,
+    STICKY_NODE,
+    SUBSET,
+    SUBSET_IN_ORDER,
+    SUBSET_SEQUENCES,
+    SUBSET_STICKY,
+    WEIGHTS,
+    FORMS
+};
 
 /* What a form needs to be opened with any number of ranks, and files it stands in. */
 struct setting {

@@ -42,9 +42,12 @@ static void every_value_comes_once_and_goes_back(void **state)
 
 static void large_domains_go_back_at_sampled_values(void **state)
 {
-    static const uint64_t sizes[] = { (uint64_t)1 << 40, ((uint64_t)1 << 40) - 1,
-                                      ((uint64_t)1 << 32) + 1, ((uint64_t)1 << 32) - 1,
-                                      1000000007, ((uint64_t)1 << 20) * (((uint64_t)1 << 20) - 1) };
+    static const uint64_t sizes[] = { (uint64_t)1 << 40,
+                                      ((uint64_t)1 << 40) - 1,
+                                      ((uint64_t)1 << 32) + 1,
+                                      ((uint64_t)1 << 32) - 1,
+                                      1000000007,
+                                      ((uint64_t)1 << 20) * (((uint64_t)1 << 20) - 1) };
 
     (void)state;
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
@@ -52,9 +55,9 @@ static void large_domains_go_back_at_sampled_values(void **state)
         struct fb_random random = { i };
 
         for (int k = 0; k < 20000; k++) {
-            uint64_t x = k < 100           ? (uint64_t)k
-                         : k < 200         ? sizes[i] - (uint64_t)k + 99
-                                           : fb_random_below(&random, sizes[i]);
+            uint64_t x = k < 100   ? (uint64_t)k
+                         : k < 200 ? sizes[i] - (uint64_t)k + 99
+                                   : fb_random_below(&random, sizes[i]);
             uint64_t y = fb_permutation_apply(&permutation, x);
 
             assert_true(y < sizes[i]);

@@ -25,6 +25,7 @@ struct row {
     const char *place, *words; /* of the error, if there is to be one */
 };
 
+/* clang-format off: a case in as few lines as it fits */
 static const struct row rows[] = {
     { "nothing is one process", "", -1, -1, -1, { 0, 1, 1, 0, 1, "none" }, 0, 0 },
     { "torchrun", "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4", -1, -1, -1,
@@ -63,18 +64,21 @@ static const struct row rows[] = {
       { 3, 4, 2, 1, 2, "slurm" }, 0, 0 },
     { "given wins", "RANK=5 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4", 1, 3, -1,
       { 1, 3, 3, 0, 1, "given" }, 0, 0 },
-    { "given wins over nonsense", "RANK=x WORLD_SIZE=8", 1, 3, -1, { 1, 3, 3, 0, 1, "given" }, 0, 0 },
+    { "given wins over nonsense", "RANK=x WORLD_SIZE=8", 1, 3, -1, { 1, 3, 3, 0, 1, "given" },
+      0, 0 },
     { "given as launched keeps the node", "RANK=5 WORLD_SIZE=8 LOCAL_WORLD_SIZE=4", 5, 8, -1,
       { 5, 8, 4, 1, 2, "given" }, 0, 0 },
     { "given with ranks_here", "", 3, 4, 2, { 3, 4, 2, 1, 2, "given" }, 0, 0 },
     { "processes that are no ranks may share memory", "", -1, -1, 4, { 0, 1, 4, 0, 1, "none" },
       0, 0 },
-    { "rank alone", "RANK=1", -1, -1, -1, { 0 }, "WORLD_SIZE", "RANK is set but WORLD_SIZE is not" },
-    { "world alone", "OMPI_COMM_WORLD_SIZE=2", -1, -1, -1, { 0 }, "OMPI_COMM_WORLD_RANK", "set both" },
+    { "rank alone", "RANK=1", -1, -1, -1, { 0 }, "WORLD_SIZE",
+      "RANK is set but WORLD_SIZE is not" },
+    { "world alone", "OMPI_COMM_WORLD_SIZE=2", -1, -1, -1, { 0 }, "OMPI_COMM_WORLD_RANK",
+      "set both" },
     { "rank out of range", "PMI_RANK=4 PMI_SIZE=4", -1, -1, -1, { 0 }, "PMI_RANK", "count from 0" },
     { "no number", "RANK=-1 WORLD_SIZE=2", -1, -1, -1, { 0 }, "RANK", "'-1'" },
-    { "a number without end", "RANK=99999999999999999999999 WORLD_SIZE=2", -1, -1, -1, { 0 }, "RANK",
-      "expected a number" },
+    { "a number without end", "RANK=99999999999999999999999 WORLD_SIZE=2", -1, -1, -1, { 0 },
+      "RANK", "expected a number" },
     { "more here than there are", "RANK=0 WORLD_SIZE=2 LOCAL_WORLD_SIZE=4", -1, -1, -1, { 0 },
       "LOCAL_WORLD_SIZE", "contradict" },
     { "a local rank too high", "RANK=1 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 LOCAL_RANK=2", -1, -1, -1,
@@ -93,14 +97,16 @@ static const struct row rows[] = {
     { "a list but no node",
       "SLURM_PROCID=0 SLURM_NTASKS=8 SLURM_STEP_TASKS_PER_NODE=4(x2)", -1, -1, -1, { 0 },
       "SLURM_STEP_TASKS_PER_NODE", "not set" },
-    { "slurm cannot tell", "SLURM_PROCID=0 SLURM_NTASKS=5 SLURM_NNODES=2 SLURM_NODEID=0", -1, -1, -1,
-      { 0 }, "SLURM_NNODES", "memory.ranks_here" },
+    { "slurm cannot tell", "SLURM_PROCID=0 SLURM_NTASKS=5 SLURM_NNODES=2 SLURM_NODEID=0", -1, -1,
+      -1, { 0 }, "SLURM_NNODES", "memory.ranks_here" },
     { "order.rank alone", "", 1, -1, -1, { 0 }, "order.rank", "order.world is not" },
-    { "order.world alone", "RANK=0 WORLD_SIZE=2", -1, 2, -1, { 0 }, "order.world", "order.rank is not" },
+    { "order.world alone", "RANK=0 WORLD_SIZE=2", -1, 2, -1, { 0 }, "order.world",
+      "order.rank is not" },
     { "order.rank too high", "", 2, 2, -1, { 0 }, "order.rank", "count from 0" },
     { "more ranks here than in all", "", 0, 2, 3, { 0 }, "memory.ranks_here", "2 ranks in all" },
     { "no ranks here", "", -1, -1, 0, { 0 }, "memory.ranks_here", "at least 1" },
 };
+/* clang-format on */
 
 static void set_variables(const char *variables)
 {

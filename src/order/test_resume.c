@@ -49,8 +49,8 @@ static void run_resume(struct run *run, uint64_t world)
     forebay_error error = { 0 };
 
     for (uint64_t rank = 0; rank < run->world; rank++) {
-        assert_int_equal(fb_order_save(run->ranks[rank], run->at, run->local, texts[rank], TEXT,
-                                       &error), 0);
+        assert_int_equal(
+            fb_order_save(run->ranks[rank], run->at, run->local, texts[rank], TEXT, &error), 0);
         states[rank] = texts[rank];
     }
     uint64_t saved = run->world;
@@ -76,8 +76,7 @@ static void check_epoch(struct run *run, struct fb_random *random, uint64_t epoc
     assert_int_equal(run->at.start, 0);
     memset(run->counts, 0, sizeof(run->counts));
     while (run_step(run, 1 + fb_random_below(random, 6)))
-        if (fb_random_below(random, 4) == 0 &&
-            run->local < fb_order_count(run->ranks[0], run->at))
+        if (fb_random_below(random, 4) == 0 && run->local < fb_order_count(run->ranks[0], run->at))
             run_resume(run, 1 + fb_random_below(random, 8));
     uneven = fb_order_uneven(run->ranks[0], run->at);
     for (uint64_t i = 0; i < MOST; i++) {
@@ -353,8 +352,9 @@ static void a_state_that_does_not_fit_its_buffer_is_an_error(void **state)
     order = order_open(&setting, 0, 1);
     assert_int_equal(fb_order_save(order, fb_order_begin(order, 1), 5, text, sizeof(text), &error),
                      FOREBAY_BAD_USE);
-    assert_int_equal(fb_order_save(order, fb_order_begin(order, 1), 101, text, sizeof(text),
-                                   &error), FOREBAY_BAD_USE);
+    assert_int_equal(
+        fb_order_save(order, fb_order_begin(order, 1), 101, text, sizeof(text), &error),
+        FOREBAY_BAD_USE);
     fb_order_close(order);
     setting_release(&setting);
 }
