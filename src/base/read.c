@@ -347,7 +347,8 @@ static unsigned ring_reap(struct fb_reader *reader, int *failed)
     struct io_uring_cqe *entry;
     unsigned head, count = 0;
 
-    io_uring_for_each_cqe(&reader->ring, head, entry) {
+    io_uring_for_each_cqe(&reader->ring, head, entry)
+    {
         uint64_t data = io_uring_cqe_get_data64(entry);
         unsigned i = (unsigned)(data & (RING_ENTRIES - 1));
         int why = chunk_end(reader, &reader->chunks[i], entry->res, data & ASKED_UNCACHED);
@@ -396,7 +397,8 @@ static void read_by_ring(struct fb_reader *reader, int fd, struct span *left)
         alive = ring_turn(reader, &failed);
     }
     reader->under_way = 0;
-    /* Old kernels and seccomp refuse the operation itself; unsent entries must not be sent later. */
+    /* Old kernels and seccomp refuse the operation itself; unsent entries must not be sent later.
+     */
     if (!alive || failed == EINVAL || failed == EOPNOTSUPP || failed == EPERM || failed == EACCES)
         ring_refuse(reader);
 }
@@ -503,8 +505,8 @@ static int fail_open(const char *path, forebay_error *error)
                       number == EBUSY || number == EDQUOT;
 
         errno = number;
-        status = fb_fail_errno(error, passes ? FOREBAY_IO : FOREBAY_MISSING, "cannot open '%s'",
-                               path);
+        status =
+            fb_fail_errno(error, passes ? FOREBAY_IO : FOREBAY_MISSING, "cannot open '%s'", path);
     }
     fb_error_place(error, "%s", path);
     return status;

@@ -71,8 +71,8 @@ static void where_a_ring_is_refused_plain_reads_do_it(void **state)
 
 static void whatever_ends_a_chunk_the_bytes_are_right(void **state)
 {
-    static const int results[] = { 1, 4096, 100000, -EINTR, -EIO, -ESTALE, -EAGAIN, -EINVAL,
-                                   -EOPNOTSUPP, -ECANCELED, 0 };
+    static const int results[] = { 1,       4096,    100000,      -EINTR,     -EIO, -ESTALE,
+                                   -EAGAIN, -EINVAL, -EOPNOTSUPP, -ECANCELED, 0 };
 
     (void)state;
     for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {

@@ -43,10 +43,28 @@ static void sizes_are_read_as_people_write_them(void **state)
 static void what_is_no_size_is_refused(void **state)
 {
     static const char *const texts[] = {
-        "",    " ",     "GiB",  "-1",   "+1",      "1.",       ".5",
-        "1e9", "inf",   "nan",  "0x10", "1GiBs",   "1 G iB",   "12 GiB ",
-        "1,5", "1.2.3", "auto", "90%",  "8388608TiB", "9223372036854775808",
-        "99999999999999999999999999", "18446744073709551615.9",
+        "",
+        " ",
+        "GiB",
+        "-1",
+        "+1",
+        "1.",
+        ".5",
+        "1e9",
+        "inf",
+        "nan",
+        "0x10",
+        "1GiBs",
+        "1 G iB",
+        "12 GiB ",
+        "1,5",
+        "1.2.3",
+        "auto",
+        "90%",
+        "8388608TiB",
+        "9223372036854775808",
+        "99999999999999999999999999",
+        "18446744073709551615.9",
     };
     uint64_t bytes = 77;
 

@@ -1,4 +1,5 @@
-/* thread.h -- threads for work: small stacks, a name in top, no signals of the program they serve. */
+/* thread.h -- threads for work: small stacks, a name in top, no signals of the program they serve.
+ */
 #ifndef FB_BASE_THREAD_H
 #define FB_BASE_THREAD_H
 #include <pthread.h>

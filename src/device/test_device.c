@@ -85,9 +85,22 @@ static void what_is_not_built_says_so(void **state)
 static void what_is_no_device_is_told_the_choices(void **state)
 {
     static const char *const texts[] = {
-        "",       "cuda",   "cuda:",     "cuda:x",     "cuda:-1", "cuda:0x", "cuda: 0",
-        "gpu:0",  "host:0", "HOST",      "opencl:9999", ":0",     "cuda:4294967296",
-        "auto ",  "cuda:00000", "a-kind-with-a-long-name:0",
+        "",
+        "cuda",
+        "cuda:",
+        "cuda:x",
+        "cuda:-1",
+        "cuda:0x",
+        "cuda: 0",
+        "gpu:0",
+        "host:0",
+        "HOST",
+        "opencl:9999",
+        ":0",
+        "cuda:4294967296",
+        "auto ",
+        "cuda:00000",
+        "a-kind-with-a-long-name:0",
     };
     struct fb_device *device = NULL;
     forebay_error error;

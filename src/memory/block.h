@@ -9,12 +9,13 @@
 #define FB_MEMORY_BLOCK_H
 #include "memory/budget.h"
 
-/* `count` zeroed elements of `size` bytes; from 128 KiB on they are mapped and charged in whole pages,
- * so that freeing them gives them back to the system at once. NULL with the error filled on failure
- * (an overflowing product included). `what` names it in the message. */
+/* `count` zeroed elements of `size` bytes; from 128 KiB on they are mapped and charged in whole
+ * pages, so that freeing them gives them back to the system at once. NULL with the error filled
+ * on failure (an overflowing product included). `what` names it in the message. */
 void *fb_block_new(struct fb_budget *budget, enum fb_stage stage, uint64_t count, uint64_t size,
                    const char *what, forebay_error *error);
-/* Grow to `count` elements, the new ones zero; the old block stays valid (and reserved) on failure. */
+/* Grow to `count` elements, the new ones zero; the old block stays valid (and reserved) on
+ * failure. */
 void *fb_block_grow(struct fb_budget *budget, enum fb_stage stage, void *block, uint64_t old_count,
                     uint64_t count, uint64_t size, const char *what, forebay_error *error);
 void fb_block_free(struct fb_budget *budget, enum fb_stage stage, void *block, uint64_t count,

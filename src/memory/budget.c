@@ -188,9 +188,9 @@ int fb_budget_on_pressure(struct fb_budget *budget, fb_give_back_fn fn, void *da
         found = true;
     }
     pthread_mutex_unlock(&budget->lock);
-    return found ? FOREBAY_OK
-                 : fb_fail(error, FOREBAY_BAD_USE, "more than %d caches share one budget",
-                           FB_GIVERS);
+    return found
+               ? FOREBAY_OK
+               : fb_fail(error, FOREBAY_BAD_USE, "more than %d caches share one budget", FB_GIVERS);
 }
 
 void fb_budget_off_pressure(struct fb_budget *budget, fb_give_back_fn fn, void *data)

@@ -78,7 +78,8 @@ void fb_budget_set_limit(struct fb_budget *budget, uint64_t limit);
 void fb_budget_read(struct fb_budget *budget, struct fb_budget_report *report);
 
 /* Register or forget someone who can give back. off waits until no call to it is under way, so it
- * is not called from the giver itself. Whoever reserves or sets a limit holds no lock a giver takes. */
+ * is not called from the giver itself. Whoever reserves or sets a limit holds no lock that a giver
+ * takes. */
 int fb_budget_on_pressure(struct fb_budget *budget, fb_give_back_fn fn, void *data,
                           forebay_error *error);
 void fb_budget_off_pressure(struct fb_budget *budget, fb_give_back_fn fn, void *data);

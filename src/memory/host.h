@@ -23,7 +23,7 @@ void fb_host_memory_read(struct fb_host_memory *memory, const char *root);
 uint64_t fb_host_pss_anon_bytes(void);
 /* CPUs this process may run on (affinity and cgroup quota), at least 1. */
 unsigned fb_host_cpus(void);
-/* The quota alone, rounded up to whole CPUs, the tightest at any level; UINT_MAX if there is none. */
+/* The quota alone, rounded up to whole CPUs, the tightest at any level; UINT_MAX if none. */
 unsigned fb_host_cpu_quota(const char *root);
 
 /* Where what is kept on disk lives: $XDG_CACHE_HOME/forebay, else ~/.cache/forebay, else

@@ -4,7 +4,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,11 +91,11 @@ static void a_block_that_cannot_grow_stays_as_it_was(void **state)
         unsigned char *block = fb_block_new(budget, FB_STAGE_INDEX, sizes[i], 1, "x", NULL);
 
         block[sizes[i] - 1] = 7;
-        assert_null(fb_block_grow(budget, FB_STAGE_INDEX, block, sizes[i], 65 * FB_MIB, 1, "it",
-                                  &error));
+        assert_null(
+            fb_block_grow(budget, FB_STAGE_INDEX, block, sizes[i], 65 * FB_MIB, 1, "it", &error));
         assert_int_equal(error.status, FOREBAY_OVER_BUDGET);
-        assert_null(fb_block_grow(budget, FB_STAGE_INDEX, block, sizes[i], UINT64_MAX, 1, "it",
-                                  &error));
+        assert_null(
+            fb_block_grow(budget, FB_STAGE_INDEX, block, sizes[i], UINT64_MAX, 1, "it", &error));
         assert_int_equal(block[sizes[i] - 1], 7);
         assert_true(used() >= sizes[i] && used() < sizes[i] + 4096);
         fb_block_free(budget, FB_STAGE_INDEX, block, sizes[i], 1);
@@ -122,8 +121,8 @@ static void products_that_overflow_are_refused(void **state)
     assert_int_equal(error.status, FOREBAY_OVER_BUDGET);
     assert_non_null(strstr(error.message, "rows"));
     assert_null(fb_block_new(budget, FB_STAGE_INDEX, UINT64_MAX, 1, "rows", &error));
-    assert_null(fb_block_new(budget, FB_STAGE_INDEX, (uint64_t)1 << 32, (uint64_t)1 << 32, "rows",
-                             &error));
+    assert_null(
+        fb_block_new(budget, FB_STAGE_INDEX, (uint64_t)1 << 32, (uint64_t)1 << 32, "rows", &error));
     assert_null(fb_map_reserved(UINT64_MAX, &error));
     assert_int_equal(error.status, FOREBAY_NO_MEMORY);
     assert_null(fb_map_reserved((uint64_t)1 << 62, &error));
@@ -149,12 +148,14 @@ static void areas_are_zero_and_large_ones_aligned(void **state)
     fb_unmap_reserved(NULL, 1);
 }
 
-/* Is the area mapped here? Asked of mincore, which fails for what is not. */
-static bool is_mapped(void *area)
+/* Does the area begin with a 1 here? Asked through a pipe: the kernel refuses what is not mapped. A
+ * hole may have been filled with something else since the fork, but that begins with a 0. */
+static bool begins_with_one(const void *area)
 {
-    unsigned char page;
+    int ends[2];
+    char byte = 0;
 
-    return mincore(area, 4096, &page) == 0;
+    return !pipe(ends) && write(ends[1], area, 1) == 1 && read(ends[0], &byte, 1) == 1 && byte == 1;
 }
 
 static bool child_sees(void *area)
@@ -163,7 +164,7 @@ static bool child_sees(void *area)
     pid_t child = fork();
 
     if (child == 0)
-        _exit(is_mapped(area) ? 42 : 43);
+        _exit(begins_with_one(area) ? 42 : 43);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFEXITED(status));
     assert_true(WEXITSTATUS(status) == 42 || WEXITSTATUS(status) == 43);

@@ -21,8 +21,8 @@ static char root[64];
 #define V1_CPU_MOUNT "36 31 0:33 / /sys/fs/cgroup/cpu rw shared:7 - cgroup cgroup rw,cpu,cpuacct\n"
 #define V2_MOUNT "41 31 0:38 / /sys/fs/cgroup rw shared:9 - cgroup2 cgroup2 rw\n"
 #define NO_LIMIT_V1 "9223372036854771712\n"
-#define MEMINFO \
-    "MemTotal:       1048576 kB\nMemFree: 1 kB\nMemAvailable:    524288 kB\n" \
+#define MEMINFO                                                                                    \
+    "MemTotal:       1048576 kB\nMemFree: 1 kB\nMemAvailable:    524288 kB\n"                      \
     "SwapTotal: 1000 kB\nSwapFree: 600 kB\n"
 
 /* Write `text` to `path` below the root, folders and all. */
@@ -50,9 +50,10 @@ static void group_v1(const char *folder, const char *limit, uint64_t rss, uint64
     snprintf(path, sizeof(path), "%s/memory.limit_in_bytes", folder);
     put(path, limit);
     snprintf(path, sizeof(path), "%s/memory.stat", folder);
-    snprintf(text, sizeof(text), "cache 999999999\nrss 1\ntotal_cache 99999999\ntotal_rss %llu\n"
-             "total_rss_huge 77\ntotal_shmem %llu\n", (unsigned long long)rss,
-             (unsigned long long)shmem);
+    snprintf(text, sizeof(text),
+             "cache 999999999\nrss 1\ntotal_cache 99999999\ntotal_rss %llu\n"
+             "total_rss_huge 77\ntotal_shmem %llu\n",
+             (unsigned long long)rss, (unsigned long long)shmem);
     put(path, text);
 }
 
@@ -203,7 +204,10 @@ static void in_a_hybrid_tree_v1_counts(void **state)
 static void a_group_that_cannot_be_seen_is_looked_for_at_the_mount(void **state)
 {
     static const char *const paths[] = {
-        "0::/\n", "0::/not/visible\n", "0::/../../other\n", "0::/kubepods/pod1\n",
+        "0::/\n",
+        "0::/not/visible\n",
+        "0::/../../other\n",
+        "0::/kubepods/pod1\n",
     };
 
     (void)state;
@@ -236,14 +240,33 @@ static void an_unknown_use_does_not_hide_a_limit(void **state)
 static void garbage_is_unknown_and_harms_nobody(void **state)
 {
     static const char *const texts[] = {
-        "", "\n", ":", "::", ":::::\n", "0:", "-5\n", "max\n", "12x\n", "0x10\n", " - \n", " - cgroup",
-        "a b c d e - cgroup2", "1 2 3 / / - cgroup2 x y\n", "0::no/slash\n", "4:memory:\n",
-        "99999999999999999999999999999\n", "MemTotal: -1 kB\nMemAvailable: 99999999999999999999 kB\n",
+        "",
+        "\n",
+        ":",
+        "::",
+        ":::::\n",
+        "0:",
+        "-5\n",
+        "max\n",
+        "12x\n",
+        "0x10\n",
+        " - \n",
+        " - cgroup",
+        "a b c d e - cgroup2",
+        "1 2 3 / / - cgroup2 x y\n",
+        "0::no/slash\n",
+        "4:memory:\n",
+        "99999999999999999999999999999\n",
+        "MemTotal: -1 kB\nMemAvailable: 99999999999999999999 kB\n",
         "MemTotal: 18446744073709551614 kB\nSwapTotal: 1 kB\nSwapFree: 2 kB\n",
     };
     static const char *const files[] = {
-        "/proc/meminfo", "/proc/self/cgroup", "/proc/self/mountinfo", "/sys/fs/cgroup/a/memory.max",
-        "/sys/fs/cgroup/a/memory.stat", "/sys/fs/cgroup/a/cpu.max",
+        "/proc/meminfo",
+        "/proc/self/cgroup",
+        "/proc/self/mountinfo",
+        "/sys/fs/cgroup/a/memory.max",
+        "/sys/fs/cgroup/a/memory.stat",
+        "/sys/fs/cgroup/a/cpu.max",
     };
     struct fb_host_memory memory;
 
