@@ -22,8 +22,8 @@
 #define POLL_NS 100000000u /* how often a wait looks for Ctrl-C and redraws */
 
 static const char help[] =
-    "Streams epochs of a data set the way a training would see them, within the memory budget, and\n"
-    "reports speed, waiting, memory and the cache. Every batch is read (first, last and every\n"
+    "Streams epochs of a data set the way a training would see them, within the memory budget,\n"
+    "and reports speed, waiting, memory and the cache. Every batch is read (first, last and every\n"
     "4096th byte of each sample), so nothing that was not delivered is counted.\n"
     "\n"
     "Without CONFIG and without --set source.* it runs the built-in quickstart: 256 LiDAR-like\n"
@@ -40,8 +40,8 @@ static const char help[] =
     "  --help-config    every key of the configuration, its default and what it does\n"
     "                   (with --markdown as a page, with --json as an object)\n"
     "\n"
-    "On stderr: a progress bar (on a terminal), every monitor.every steps (100) a memory line, and\n"
-    "at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit code 130).\n"
+    "On stderr: a progress bar (on a terminal), every monitor.every steps (100) a memory line,\n"
+    "at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit 130).\n"
     "\n"
     "Exit code: 0 done, 1 failed, 2 bad use.\n"
     "\n"
@@ -178,7 +178,7 @@ static int stream(struct run *run, forebay_error *error)
             batch_use(run, batch);
             forebay_batch_release(batch);
         } else if (status == FOREBAY_END) {
-            /* With --steps alone an epoch without a batch would be followed by another, for ever. */
+            /* With --steps alone an epoch without a batch would be followed by others, for ever. */
             if (!run->epoch_samples && samples == run->samples && !run->epochs)
                 return FOREBAY_OK;
             epoch_end(run);
