@@ -117,11 +117,14 @@ def test_the_quickstart(result, forebay, tmp_path):
     assert "quickstart" in forebay("run").stdout
 
 
-def test_a_half_made_quickstart_is_made_again(program, result, tmp_path):
-    folder = tmp_path / "cache/forebay/quickstart.tmp1"
+def test_a_half_made_quickstart_is_made_again(result, tmp_path):
+    folder = tmp_path / "cache/forebay/quickstart"
     folder.mkdir(parents=True)
     (folder / "000000.bin").write_bytes(b"half")
-    assert result("run", "--epochs", 1)["samples"] == 256
+    whole = result("run", "--epochs", 1)
+    assert whole["samples"] == 256
+    (folder / "000007.bin").unlink()
+    assert result("run", "--epochs", 1)["checksum"] == whole["checksum"]
 
 
 # ---- NumPy ----
