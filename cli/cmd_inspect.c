@@ -98,10 +98,11 @@ static void samples_print(const struct fb_source *source)
 static void broken_print(const struct survey *survey)
 {
     if (!survey->broken)
-        printf("  broken    none%s\n", survey->checked ? " (every unit was loaded)"
-                                                       : " that the index knows of (--check loads all)");
+        printf("  broken    none (%s)\n", survey->checked
+                                               ? "every unit was loaded"
+                                               : "that the index knows of; --check loads all");
     else
-        printf("  broken    %" PRIu64 " units\n", survey->broken);
+        printf("  broken    %" PRIu64 " unit%s\n", survey->broken, survey->broken == 1 ? "" : "s");
     for (uint64_t i = 0; i < fb_min(survey->kept, BROKEN_SHOWN); i++) {
         const struct survey_failure *failure = &survey->failures[i];
         size_t length = strlen(failure->place);

@@ -20,10 +20,12 @@
 #include "stop.h"
 
 #define POLL_NS 100000000u /* how often a wait looks for Ctrl-C and redraws */
+#define SECOND_NS 1000000000u
+#define EPOCHS_SHOWN 20 /* bars of finished epochs that stay on the screen */
 
 static const char help[] =
-    "Streams epochs of a data set the way a training would see them, within the memory budget, and\n"
-    "reports speed, waiting, memory and the cache. Every batch is read (first, last and every\n"
+    "Streams epochs of a data set the way a training would see them, within the memory budget,\n"
+    "and reports speed, waiting, memory and the cache. Every batch is read (first, last and every\n"
     "4096th byte of each sample), so nothing that was not delivered is counted.\n"
     "\n"
     "Without CONFIG and without --set source.* it runs the built-in quickstart: 256 LiDAR-like\n"
@@ -40,8 +42,8 @@ static const char help[] =
     "  --help-config    every key of the configuration, its default and what it does\n"
     "                   (with --markdown as a page, with --json as an object)\n"
     "\n"
-    "On stderr: a progress bar (on a terminal), every monitor.every steps (100) a memory line, and\n"
-    "at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit code 130).\n"
+    "On stderr: a progress bar (on a terminal), every monitor.every steps (100) a memory line,\n"
+    "at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit 130).\n"
     "\n"
     "Exit code: 0 done, 1 failed, 2 bad use.\n"
     "\n"
@@ -75,7 +77,9 @@ struct run {
     /* For the bar: */
     uint64_t epoch_samples, bytes, samples;
     uint64_t drawn_ns, drawn_bytes, drawn_samples;
-    uint64_t asked_ns, ask_again_ns; /* when statistics were read, and may be again */
+    uint64_t epoch_ns, epoch_bytes; /* when the epoch began, and `bytes` then */
+    uint64_t ask_again_ns;          /* when statistics may be read again */
+    uint64_t cache_said_ns;
     char memory[96];
 };
 
@@ -99,7 +103,7 @@ static void memory_ask(struct run *run, uint64_t now)
     if (statistics_number(statistics, "cache.limit_bytes") > 0 && !isnan(rate))
         snprintf(hits, sizeof(hits), ", %.0f%% hits", 100 * rate);
     if (!isnan(used))
-        snprintf(run->memory, sizeof(run->memory), ", memory %s / %s%s",
+        snprintf(run->memory, sizeof(run->memory), ", memory %s/%s%s",
                  fb_size_text((uint64_t)used, a),
                  fb_size_text((uint64_t)statistics_number(statistics, "memory.budget_bytes"), b),
                  hits);
@@ -107,27 +111,37 @@ static void memory_ask(struct run *run, uint64_t now)
     run->ask_again_ns = now + fb_max(POLL_NS, 100 * (fb_now_ns() - now));
 }
 
-static void bar_draw(struct run *run)
-{
-    uint64_t now = fb_now_ns();
-    double seconds = (double)(now - run->drawn_ns) / 1e9;
-    char left[48], right[256];
+typedef void (*draw_fn)(struct progress *progress, const char *left, uint64_t done, uint64_t total,
+                        const char *right);
 
-    if (!progress_due(&run->progress))
-        return;
-    memory_ask(run, now);
+/* `samples` and `bytes` came since `since_ns`. */
+static void bar_put(struct run *run, draw_fn draw, uint64_t samples, uint64_t bytes,
+                    uint64_t since_ns)
+{
+    double seconds = (double)(fb_now_ns() - since_ns + 1) / 1e9;
+    char left[64], right[256];
+
     if (run->epochs)
         snprintf(left, sizeof(left), "epoch %" PRIu64 "/%" PRIu64, run->epoch + 1, run->epochs);
     else
         snprintf(left, sizeof(left), "step %" PRIu64 "/%" PRIu64, run->step, run->steps);
-    snprintf(right, sizeof(right), "%.0f samples/s, %.0f MB/s%s",
-             (double)(run->samples - run->drawn_samples) / seconds,
-             (double)(run->bytes - run->drawn_bytes) / seconds / 1e6, run->memory);
+    snprintf(right, sizeof(right), "%.0f samples/s, %.0f MB/s%s", (double)samples / seconds,
+             (double)bytes / seconds / 1e6, run->memory);
     if (run->epochs)
-        progress_draw(&run->progress, left, run->epoch_samples, forebay_epoch_samples(run->loader),
-                      right);
+        draw(&run->progress, left, run->epoch_samples, forebay_epoch_samples(run->loader), right);
     else
-        progress_draw(&run->progress, left, run->step, run->steps, right);
+        draw(&run->progress, left, run->step, run->steps, right);
+}
+
+static void bar_draw(struct run *run)
+{
+    uint64_t now = fb_now_ns();
+
+    if (!progress_due(&run->progress))
+        return;
+    memory_ask(run, now);
+    bar_put(run, progress_draw, run->samples - run->drawn_samples, run->bytes - run->drawn_bytes,
+            run->drawn_ns);
     run->drawn_ns = now;
     run->drawn_bytes = run->bytes;
     run->drawn_samples = run->samples;
@@ -150,12 +164,25 @@ static void batch_use(struct run *run, const forebay_batch *batch)
     }
 }
 
+/* Epochs of a moment would flood the screen: of those only some are told. */
 static void epoch_end(struct run *run)
 {
-    json_t *statistics = statistics_read(run->loader);
+    uint64_t now = fb_now_ns();
+    bool last = run->epochs && run->epoch + 1 >= run->epochs;
+    json_t *statistics;
 
+    memory_ask(run, now);
+    if (run->epochs && (run->epochs <= EPOCHS_SHOWN || progress_due(&run->progress)))
+        bar_put(run, progress_keep, run->epoch_samples, run->bytes - run->epoch_bytes,
+                run->epoch_ns);
     run->epoch++;
     run->epoch_samples = 0;
+    run->epoch_bytes = run->bytes;
+    run->epoch_ns = now;
+    if (!last && now < run->cache_said_ns + SECOND_NS)
+        return;
+    run->cache_said_ns = now;
+    statistics = statistics_read(run->loader);
     statistics_say_cache(&run->progress, statistics, run->name);
     json_decref(statistics);
 }
@@ -168,7 +195,7 @@ static bool is_over(const struct run *run)
 
 static int stream(struct run *run, forebay_error *error)
 {
-    run->drawn_ns = fb_now_ns();
+    run->drawn_ns = run->epoch_ns = fb_now_ns();
     while (!is_over(run)) {
         uint64_t samples = run->samples;
         forebay_batch *batch;
@@ -178,7 +205,7 @@ static int stream(struct run *run, forebay_error *error)
             batch_use(run, batch);
             forebay_batch_release(batch);
         } else if (status == FOREBAY_END) {
-            /* With --steps alone an epoch without a batch would be followed by another, for ever. */
+            /* With --steps alone an epoch without a batch would be followed by others, for ever. */
             if (!run->epoch_samples && samples == run->samples && !run->epochs)
                 return FOREBAY_OK;
             epoch_end(run);

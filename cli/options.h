@@ -1,4 +1,4 @@
-/* options.h -- the command line by a table: --name value, --name=value, flags, what stands alone. */
+/* options.h -- the command line by a table: --name value, --name=value, flags, and the rest. */
 #ifndef CLI_OPTIONS_H
 #define CLI_OPTIONS_H
 #include "forebay.h"

@@ -14,13 +14,14 @@
 #define SCREEN_NS 100000000u     /* ten times a second */
 #define PLAIN_NS 10000000000u
 #define BAR_MOST 30
+#define BAR_LEAST 4
 
 void progress_init(struct progress *progress)
 {
     *progress = (struct progress){ .terminal = isatty(STDERR_FILENO) };
     pthread_mutex_init(&progress->lock, NULL);
     /* A log needs no line about what is over in a moment. */
-    progress->next_ns = fb_now_ns() + (progress->terminal ? SCREEN_NS : PLAIN_NS);
+    progress->next_ns = progress->terminal ? 0 : fb_now_ns() + PLAIN_NS;
 }
 
 static void erase_locked(struct progress *progress)
@@ -65,37 +66,56 @@ static void bar_text(char *text, size_t size, unsigned width, const char *left, 
     size_t others = strlen(left) + strlen(right) + 10, cells = BAR_MOST;
 
     if (others + cells > width)
-        cells = others + 8 < width ? width - others : 8;
+        cells = others + BAR_LEAST < width ? width - others : BAR_LEAST;
     for (size_t i = 0; i < cells; i++)
         bar[i] = (double)i < share * (double)cells ? '#' : '.';
     bar[cells] = '\0';
     snprintf(text, size, "%s [%s] %3.0f%% %s", left, bar, share * 100, right);
 }
 
-void progress_draw(struct progress *progress, const char *left, uint64_t done, uint64_t total,
-                   const char *right)
+static void draw_locked(struct progress *progress, const char *left, uint64_t done, uint64_t total,
+                        const char *right)
 {
     char text[512];
     double share = total ? (double)fb_min(done, total) / (double)total : 0;
+
+    if (total && progress->terminal)
+        bar_text(text, sizeof(text), columns(), left, share, right);
+    else if (total)
+        snprintf(text, sizeof(text), "%s %.0f%% %s", left, share * 100, right);
+    else
+        snprintf(text, sizeof(text), "%s %s", left, right);
+    erase_locked(progress);
+    if (progress->terminal)
+        fprintf(stderr, "%.*s", (int)columns() - 1, text);
+    else
+        fprintf(stderr, "%s\n", text);
+    progress->drawn = progress->terminal;
+}
+
+void progress_draw(struct progress *progress, const char *left, uint64_t done, uint64_t total,
+                   const char *right)
+{
     uint64_t now = fb_now_ns();
 
     pthread_mutex_lock(&progress->lock);
     if (now >= progress->next_ns) {
         progress->next_ns = now + (progress->terminal ? SCREEN_NS : PLAIN_NS);
-        if (total && progress->terminal)
-            bar_text(text, sizeof(text), columns(), left, share, right);
-        else if (total)
-            snprintf(text, sizeof(text), "%s %.0f%% %s", left, share * 100, right);
-        else
-            snprintf(text, sizeof(text), "%s %s", left, right);
-        erase_locked(progress);
-        if (progress->terminal)
-            fprintf(stderr, "%.*s", (int)columns() - 1, text);
-        else
-            fprintf(stderr, "%s\n", text);
-        progress->drawn = progress->terminal;
+        draw_locked(progress, left, done, total, right);
         fflush(stderr);
     }
+    pthread_mutex_unlock(&progress->lock);
+}
+
+void progress_keep(struct progress *progress, const char *left, uint64_t done, uint64_t total,
+                   const char *right)
+{
+    if (!progress->terminal)
+        return;
+    pthread_mutex_lock(&progress->lock);
+    draw_locked(progress, left, done, total, right);
+    fputc('\n', stderr);
+    progress->drawn = false;
     pthread_mutex_unlock(&progress->lock);
 }
 

@@ -28,6 +28,9 @@ bool progress_due(struct progress *progress);
 /* "<left> [#####.....]  50% <right>", cut to the terminal; total 0: unknown, no bar. */
 void progress_draw(struct progress *progress, const char *left, uint64_t done, uint64_t total,
                    const char *right);
+/* On a terminal only: draw it now, and leave it on the screen. */
+void progress_keep(struct progress *progress, const char *left, uint64_t done, uint64_t total,
+                   const char *right);
 /* A whole line that stays. */
 void progress_say(struct progress *progress, const char *format, ...)
     __attribute__((format(printf, 2, 3)));

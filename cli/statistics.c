@@ -115,8 +115,9 @@ static void print_memory(const json_t *s)
         printf("  cache     none\n");
         return;
     }
-    printf("  cache     %s: %.0f items, %s of %s, hit rate %.1f%%\n", statistics_text(s, "cache.policy"),
-           statistics_number(s, "cache.items"), size_text(statistics_number(s, "cache.bytes"), a),
+    printf("  cache     %s: %.0f items, %s of %s, hit rate %.1f%%\n",
+           statistics_text(s, "cache.policy"), statistics_number(s, "cache.items"),
+           size_text(statistics_number(s, "cache.bytes"), a),
            size_text(statistics_number(s, "cache.limit_bytes"), b),
            100 * statistics_number(s, "cache.hit_rate"));
 }

@@ -15,8 +15,8 @@
 const struct fb_generate_kind fb_generate_kinds[] = {
     { "lidar", "LiDAR scans, float32 x 4 (x y z -80..80, intensity 0..1): DIR/000000.bin", 256,
       1000000 },
-    { "frames", "image pairs and event voxels, three .npy a sample: DIR/000_blur.npy, _sharp, _voxel",
-      8, 140083200 },
+    { "frames", "image pairs and event voxels: DIR/000_blur.npy, 000_sharp.npy, 000_voxel.npy", 8,
+      140083200 },
     { "windows", "long float32 series [rows, 96], normal: DIR/0000.npy", 200, 2304000 },
     { "images", "JPEG photographs in a folder a class: DIR/class_0/00000.jpg, and DIR/labels.csv",
       1000, 100000 },

@@ -1,4 +1,4 @@
-/* generate_maker.h -- what the kinds of generate.h share: one maker per thread, one ops per kind. */
+/* generate_maker.h -- what the kinds of generate.h share: a maker per thread, ops per kind. */
 #ifndef FB_PACK_GENERATE_MAKER_H
 #define FB_PACK_GENERATE_MAKER_H
 #include <stdatomic.h>
