@@ -100,8 +100,8 @@ static int begin(struct fb_config *config, forebay_error *error)
     if (!places)
         return fb_config_no_memory(error);
     *config = (struct fb_config){ .places = places };
-    places->at = fb_arena_take(&places->arena, fb_key_count * sizeof(*places->at));
-    config->folder = fb_arena_copy(&places->arena, "", 0);
+    places->at = fb_config_arena_take(&places->arena, fb_key_count * sizeof(*places->at));
+    config->folder = fb_config_arena_copy(&places->arena, "", 0);
     if (!places->at || !config->folder)
         return fb_config_no_memory(error);
     for (size_t i = 0; i < fb_key_count; i++) {
@@ -118,9 +118,9 @@ static int begin(struct fb_config *config, forebay_error *error)
 static const struct fb_origin *new_origin(struct fb_config *config, const char *prefix,
                                           const char *name, size_t length, forebay_error *error)
 {
-    struct fb_arena *arena = &config->places->arena;
-    struct fb_origin *origin = fb_arena_take(arena, sizeof(*origin));
-    char *full = fb_arena_take(arena, strlen(prefix) + length + 1);
+    struct fb_config_arena *arena = &config->places->arena;
+    struct fb_origin *origin = fb_config_arena_take(arena, sizeof(*origin));
+    char *full = fb_config_arena_take(arena, strlen(prefix) + length + 1);
 
     if (!origin || !full) {
         fb_config_no_memory(error);
@@ -136,13 +136,13 @@ static int apply_text(struct fb_config *config, const struct fb_origin *origin, 
                       size_t bytes, const struct fb_log *log, forebay_error *error)
 {
     struct fb_apply apply = { config, origin, log, error };
-    struct fb_arena arena = { NULL };
+    struct fb_config_arena arena = { NULL };
     struct fb_node *document = NULL;
     int status = fb_yaml_read(&document, &arena, origin, text, bytes, error);
 
     if (!status)
         status = fb_apply_document(&apply, document);
-    fb_arena_release(&arena);
+    fb_config_arena_release(&arena);
     return status;
 }
 
@@ -194,7 +194,7 @@ static int apply_file(struct fb_config *config, const char *path, const struct f
     int status;
 
     /* "/train.yaml" lies in "/". */
-    config->folder = fb_arena_copy(&config->places->arena, path, length + (slash == path));
+    config->folder = fb_config_arena_copy(&config->places->arena, path, length + (slash == path));
     if (!origin || !text || !config->folder)
         status = fb_config_no_memory(error);
     else
@@ -229,7 +229,7 @@ static void trim(const char **text, size_t *length)
 }
 
 /* `key` and `value` are trimmed; the tree lives in `arena`. */
-static int apply_entry(const struct fb_apply *apply, struct fb_arena *arena, const char *key,
+static int apply_entry(const struct fb_apply *apply, struct fb_config_arena *arena, const char *key,
                        const char *value, size_t length)
 {
     struct fb_node plain, *entry = &plain;
@@ -251,7 +251,7 @@ static int apply_setting(struct fb_config *config, const char *setting, const st
     const char *equals = setting ? strchr(setting, '=') : NULL, *value, *key, *text;
     size_t key_length = equals ? (size_t)(equals - setting) : 0, length;
     struct fb_apply apply = { config, NULL, log, error };
-    struct fb_arena arena = { NULL };
+    struct fb_config_arena arena = { NULL };
     int status;
 
     trim(&setting, &key_length);
@@ -265,11 +265,11 @@ static int apply_setting(struct fb_config *config, const char *setting, const st
     apply.origin = new_origin(config, "--set ", setting, key_length, error);
     if (!apply.origin)
         return FOREBAY_NO_MEMORY;
-    key = fb_arena_copy(&arena, setting, key_length);
-    text = fb_arena_copy(&arena, value, length);
+    key = fb_config_arena_copy(&arena, setting, key_length);
+    text = fb_config_arena_copy(&arena, value, length);
     status =
         key && text ? apply_entry(&apply, &arena, key, text, length) : fb_config_no_memory(error);
-    fb_arena_release(&arena);
+    fb_config_arena_release(&arena);
     return status;
 }
 
@@ -314,7 +314,7 @@ int fb_config_read(struct fb_config *config, const forebay_options *options,
 void fb_config_release(struct fb_config *config)
 {
     if (config->places)
-        fb_arena_release(&config->places->arena);
+        fb_config_arena_release(&config->places->arena);
     free(config->places);
     *config = (struct fb_config){ .places = NULL };
 }

@@ -15,7 +15,7 @@
 /* What every reader of a type gets. */
 struct context {
     const struct fb_key *key;
-    struct fb_arena *arena;
+    struct fb_config_arena *arena;
     const struct fb_origin *origin;
     forebay_error *error;
 };
@@ -219,7 +219,7 @@ static int read_share(const struct context *context, const struct fb_node *node,
 
 static int read_text(const struct context *context, const struct fb_node *node, char **value)
 {
-    char *copy = fb_arena_copy(context->arena, node->text, strlen(node->text));
+    char *copy = fb_config_arena_copy(context->arena, node->text, strlen(node->text));
 
     if (!copy)
         return fb_config_no_memory(context->error);
@@ -241,7 +241,7 @@ static int read_texts(const struct context *context, const struct fb_node *node,
     size_t count;
     const struct fb_node *entry = first_entry(node, &count);
 
-    texts.values = fb_arena_take(context->arena, count * sizeof(*texts.values));
+    texts.values = fb_config_arena_take(context->arena, count * sizeof(*texts.values));
     if (!texts.values)
         return fb_config_no_memory(context->error);
     for (; texts.count < count; texts.count++, entry = entry->next) {
@@ -263,7 +263,7 @@ static int read_reals(const struct context *context, const struct fb_node *node,
     size_t count;
     const struct fb_node *entry = first_entry(node, &count);
 
-    reals.values = fb_arena_take(context->arena, count * sizeof(*reals.values));
+    reals.values = fb_config_arena_take(context->arena, count * sizeof(*reals.values));
     if (!reals.values)
         return fb_config_no_memory(context->error);
     for (; reals.count < count; reals.count++, entry = entry->next) {
@@ -280,8 +280,8 @@ static int read_pairs(const struct context *context, const struct fb_node *node,
     struct fb_pairs pairs = { .count = 0 };
     const struct fb_node *entry = node->first;
 
-    pairs.keys = fb_arena_take(context->arena, node->count * sizeof(*pairs.keys));
-    pairs.values = fb_arena_take(context->arena, node->count * sizeof(*pairs.values));
+    pairs.keys = fb_config_arena_take(context->arena, node->count * sizeof(*pairs.keys));
+    pairs.values = fb_config_arena_take(context->arena, node->count * sizeof(*pairs.values));
     if (!pairs.keys || !pairs.values)
         return fb_config_no_memory(context->error);
     for (; entry; pairs.count++, entry = entry->next) {
@@ -292,7 +292,7 @@ static int read_pairs(const struct context *context, const struct fb_node *node,
         if (!entry->key[0])
             return fb_config_fail(context->error, FOREBAY_BAD_CONFIG, context->origin,
                                   entry->key_mark, "%s: a name is empty", context->key->name);
-        pairs.keys[pairs.count] = fb_arena_copy(context->arena, entry->key, strlen(entry->key));
+        pairs.keys[pairs.count] = fb_config_arena_copy(context->arena, entry->key, strlen(entry->key));
         if (!pairs.keys[pairs.count])
             return fb_config_no_memory(context->error);
         status = read_text(context, entry, &pairs.values[pairs.count]);
@@ -303,7 +303,7 @@ static int read_pairs(const struct context *context, const struct fb_node *node,
     return FOREBAY_OK;
 }
 
-int fb_pairs_set(struct fb_pairs *pairs, const char *name, const char *text, struct fb_arena *arena,
+int fb_pairs_set(struct fb_pairs *pairs, const char *name, const char *text, struct fb_config_arena *arena,
                  bool *was_there, forebay_error *error)
 {
     struct fb_pairs more = { .count = pairs->count };
@@ -312,16 +312,16 @@ int fb_pairs_set(struct fb_pairs *pairs, const char *name, const char *text, str
     while (at < pairs->count && strcmp(pairs->keys[at], name) != 0)
         at++;
     more.count += at == pairs->count;
-    more.keys = fb_arena_take(arena, more.count * sizeof(*more.keys));
-    more.values = fb_arena_take(arena, more.count * sizeof(*more.values));
+    more.keys = fb_config_arena_take(arena, more.count * sizeof(*more.keys));
+    more.values = fb_config_arena_take(arena, more.count * sizeof(*more.values));
     if (!more.keys || !more.values)
         return fb_config_no_memory(error);
     for (size_t i = 0; i < pairs->count; i++) {
         more.keys[i] = pairs->keys[i];
         more.values[i] = pairs->values[i];
     }
-    more.keys[at] = fb_arena_copy(arena, name, strlen(name));
-    more.values[at] = fb_arena_copy(arena, text, strlen(text));
+    more.keys[at] = fb_config_arena_copy(arena, name, strlen(name));
+    more.values[at] = fb_config_arena_copy(arena, text, strlen(text));
     if (!more.keys[at] || !more.values[at])
         return fb_config_no_memory(error);
     *was_there = at < pairs->count;
@@ -329,7 +329,7 @@ int fb_pairs_set(struct fb_pairs *pairs, const char *name, const char *text, str
     return FOREBAY_OK;
 }
 
-int fb_value_default(void *value, const struct fb_key *key, struct fb_arena *arena,
+int fb_value_default(void *value, const struct fb_key *key, struct fb_config_arena *arena,
                      forebay_error *error)
 {
     static const struct fb_origin origin = { "the table of keys", true };
@@ -368,7 +368,7 @@ static bool fits_type(enum fb_type type, enum fb_node_kind kind)
 }
 
 int fb_value_read(void *value, const struct fb_key *key, const struct fb_node *node,
-                  struct fb_arena *arena, const struct fb_origin *origin, forebay_error *error)
+                  struct fb_config_arena *arena, const struct fb_origin *origin, forebay_error *error)
 {
     struct context context = { key, arena, origin, error };
 

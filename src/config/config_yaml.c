@@ -12,7 +12,7 @@
 
 struct reader {
     yaml_parser_t parser;
-    struct fb_arena *arena;
+    struct fb_config_arena *arena;
     const struct fb_origin *origin;
     const char *text;
     size_t bytes, nodes;
@@ -243,7 +243,7 @@ static int read_scalar(struct reader *reader, const yaml_event_t *event, struct 
 {
     bool plain = event->data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
 
-    node->text = fb_arena_copy(reader->arena, (const char *)event->data.scalar.value,
+    node->text = fb_config_arena_copy(reader->arena, (const char *)event->data.scalar.value,
                                event->data.scalar.length);
     if (!node->text)
         return fb_config_no_memory(reader->error);
@@ -261,7 +261,7 @@ static int read_node(struct reader *reader, const yaml_event_t *event, unsigned 
 
     if (status)
         return status;
-    node = fb_arena_take(reader->arena, sizeof(*node));
+    node = fb_config_arena_take(reader->arena, sizeof(*node));
     if (!node)
         return fb_config_no_memory(reader->error);
     node->mark = mark_of(event->start_mark);
@@ -315,7 +315,7 @@ static int read_stream(struct reader *reader, struct fb_node **out)
     return status;
 }
 
-int fb_yaml_read(struct fb_node **out, struct fb_arena *arena, const struct fb_origin *origin,
+int fb_yaml_read(struct fb_node **out, struct fb_config_arena *arena, const struct fb_origin *origin,
                  const char *text, size_t bytes, forebay_error *error)
 {
     struct reader reader = {

@@ -143,7 +143,7 @@ static int apply_factor(const struct fb_apply *apply, const struct fb_key *key,
         status = fb_apply_claim(apply, key, entry);
     if (status)
         return status;
-    places->factor_key = fb_arena_copy(&places->arena, entry->key, strlen(entry->key));
+    places->factor_key = fb_config_arena_copy(&places->arena, entry->key, strlen(entry->key));
     places->factor = factor.value;
     return places->factor_key ? FOREBAY_OK : fb_config_no_memory(apply->error);
 }

@@ -7,7 +7,7 @@
  */
 #ifndef FB_CONFIG_KEY_H
 #define FB_CONFIG_KEY_H
-#include "config/arena.h"
+#include "config/config_arena.h"
 #include "config/config.h"
 
 #define FB_CONFIG_BYTES_MAX ((size_t)1 << 20)
@@ -78,7 +78,7 @@ struct fb_origin {
 };
 
 /* Text to tree. `origin` is for errors. *out is NULL if the document is empty. */
-int fb_yaml_read(struct fb_node **out, struct fb_arena *arena, const struct fb_origin *origin,
+int fb_yaml_read(struct fb_node **out, struct fb_config_arena *arena, const struct fb_origin *origin,
                  const char *text, size_t bytes, forebay_error *error);
 /* A node for text that was not read as YAML: kind NULL if it is a word for null. */
 void fb_node_init_text(struct fb_node *node, const char *text);
@@ -109,11 +109,11 @@ bool fb_suggest_section(const char *path, char section[FB_KEY_BYTES]);
 /* Read `node` into `value`, of the key's C type. Texts are copied into `arena`. `origin` is for
  * errors. FB_NODE_NULL is the table's default. */
 int fb_value_read(void *value, const struct fb_key *key, const struct fb_node *node,
-                  struct fb_arena *arena, const struct fb_origin *origin, forebay_error *error);
-int fb_value_default(void *value, const struct fb_key *key, struct fb_arena *arena,
+                  struct fb_config_arena *arena, const struct fb_origin *origin, forebay_error *error);
+int fb_value_default(void *value, const struct fb_key *key, struct fb_config_arena *arena,
                      forebay_error *error);
 /* Set the text of one name of PAIRS; *was_there says if it replaced one. */
-int fb_pairs_set(struct fb_pairs *pairs, const char *name, const char *text, struct fb_arena *arena,
+int fb_pairs_set(struct fb_pairs *pairs, const char *name, const char *text, struct fb_config_arena *arena,
                  bool *was_there, forebay_error *error);
 /* "a whole number, 1 or more, or auto": for errors and --help-config. */
 struct fb_expected {
@@ -124,7 +124,7 @@ struct fb_expected fb_value_expected(const struct fb_key *key);
 /* ---- Applying ---- */
 
 struct fb_config_places {
-    struct fb_arena arena;
+    struct fb_config_arena arena;
     struct fb_place {
         const struct fb_origin *origin; /* who named it last, also if with null */
         struct fb_mark mark;

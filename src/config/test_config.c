@@ -244,7 +244,7 @@ static void lists_of_numbers_are_read_exactly(void **state)
                                        "{a: 1}", "[~]", "1,5",  "[\"\"]" };
     const struct fb_key key = { .type = REALS, .name = "k", .fallback = "null", .choices = "" };
     const struct fb_origin origin = { "here", true };
-    struct fb_arena arena = { NULL };
+    struct fb_config_arena arena = { NULL };
     struct fb_reals reals;
     struct fb_node *node;
 
@@ -258,7 +258,7 @@ static void lists_of_numbers_are_read_exactly(void **state)
         assert_int_equal(fb_value_read(&reals, &key, node, &arena, &origin, NULL),
                          FOREBAY_BAD_CONFIG);
     }
-    fb_arena_release(&arena);
+    fb_config_arena_release(&arena);
 }
 
 static void keys_of_the_guides_are_read_as_ours_and_said_once(void **state)
