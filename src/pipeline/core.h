@@ -32,7 +32,7 @@ struct fb_worker {
     struct fb_hands hands;
 
     /* Guarded by the pipeline's lock: */
-    bool exited;    /* only to be joined */
+    bool leaving;   /* done with work: only to be joined */
     bool abandoned; /* close did not wait for it: it frees itself */
 };
 
@@ -91,7 +91,7 @@ struct fb_pipeline {
     uint64_t held, held_bytes;
 
     struct fb_worker *workers[FB_WORKERS_MAX];
-    uint64_t worker_target, worker_count; /* wanted; there, and not exited */
+    uint64_t worker_target, worker_count; /* wanted; there, and not leaving */
     struct fb_hands own; /* with 0 workers the caller works itself, in next */
     bool has_own;
     uint64_t prefetch, cpu_share, running;
@@ -132,7 +132,7 @@ int fb_hands_init(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_
 void fb_hands_release(struct fb_hands *hands, struct fb_pipeline *pipeline);
 /* Start threads until there are `target`; as many as there is memory for. */
 int fb_workers_grow(struct fb_pipeline *pipeline, uint64_t target, forebay_error *error);
-/* Join those that have exited. */
+/* Join those that leave. */
 void fb_workers_reap(struct fb_pipeline *pipeline);
 /* Wait for all until `deadline_ns`; those that are stuck are abandoned. */
 void fb_workers_stop(struct fb_pipeline *pipeline, uint64_t deadline_ns);

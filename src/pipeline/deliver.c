@@ -68,6 +68,7 @@ static int fail_starved_locked(struct fb_pipeline *pipeline, forebay_error *erro
     fb_size_text(budget.limit, limit);
     fb_size_text(budget.used, used);
     pipeline->starved = false; /* the next call tries again */
+    pthread_cond_signal(&pipeline->work);
     if (pipeline->held)
         return fb_fail(error, FOREBAY_HELD,
                        "%" PRIu64 " batch%s held and the budget of %s (%s in use) has no room for "

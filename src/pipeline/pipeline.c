@@ -305,7 +305,7 @@ uint64_t fb_pipeline_set_workers(struct fb_pipeline *pipeline, uint64_t workers)
     pthread_mutex_lock(&pipeline->lock); /* no memory for all: keep those that started */
     workers = 0;
     while (workers < FB_WORKERS_MAX && pipeline->workers[workers] &&
-           !pipeline->workers[workers]->exited)
+           !pipeline->workers[workers]->leaving)
         workers++;
     pipeline->worker_target = fb_max(1, workers);
     pthread_mutex_unlock(&pipeline->lock);

@@ -148,7 +148,8 @@ static void open_done_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
 
 static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
 {
-    uint64_t generation = pipeline->generation, bytes = 0;
+    uint64_t generation = pipeline->generation;
+    uint64_t bytes = fb_batch_header_bytes(&pipeline->collation);
     forebay_error error = { .status = FOREBAY_OK };
     struct fb_batch *batch;
     struct fb_walk walk;

@@ -112,23 +112,24 @@ static void *worker_main(void *argument)
 {
     struct fb_worker *worker = argument;
     struct fb_pipeline *pipeline = worker->pipeline;
+    bool abandoned;
 
     pthread_mutex_lock(&pipeline->lock);
     while (!leaves_locked(worker))
         if (!fb_work_step_locked(pipeline, &worker->hands))
             pthread_cond_wait(&pipeline->work, &pipeline->lock);
+    /* From here on it only tidies up: whoever wants its place joins it. */
+    worker->leaving = true;
+    pipeline->worker_count--;
+    abandoned = worker->abandoned;
     pthread_mutex_unlock(&pipeline->lock);
 
     fb_hands_release(&worker->hands, pipeline);
-    pthread_mutex_lock(&pipeline->lock);
-    pipeline->worker_count--;
-    worker->exited = true;
-    if (!worker->abandoned) {
-        pthread_mutex_unlock(&pipeline->lock);
-        return NULL;
+    if (abandoned) { /* nobody joins it any more */
+        free(worker);
+        pthread_mutex_lock(&pipeline->lock);
+        fb_pipeline_unref_locked(pipeline);
     }
-    free(worker); /* nobody joins it any more */
-    fb_pipeline_unref_locked(pipeline);
     return NULL;
 }
 
@@ -163,7 +164,7 @@ fail:
     return status;
 }
 
-/* Places whose thread has exited are joined and free again. */
+/* Places whose thread leaves are joined and free again. */
 void fb_workers_reap(struct fb_pipeline *pipeline)
 {
     for (unsigned i = 0; i < FB_WORKERS_MAX; i++) {
@@ -171,7 +172,7 @@ void fb_workers_reap(struct fb_pipeline *pipeline)
 
         pthread_mutex_lock(&pipeline->lock);
         worker = pipeline->workers[i];
-        if (worker && worker->exited)
+        if (worker && worker->leaving)
             pipeline->workers[i] = NULL;
         else
             worker = NULL;
@@ -192,7 +193,7 @@ int fb_workers_grow(struct fb_pipeline *pipeline, uint64_t target, forebay_error
         bool there;
 
         pthread_mutex_lock(&pipeline->lock);
-        there = pipeline->workers[i] && !pipeline->workers[i]->exited;
+        there = pipeline->workers[i] && !pipeline->workers[i]->leaving;
         pthread_mutex_unlock(&pipeline->lock);
         if (!there)
             status = start_worker(pipeline, i, error);
@@ -233,7 +234,7 @@ void fb_workers_stop(struct fb_pipeline *pipeline, uint64_t deadline_ns)
             continue;
         if (!join_until(worker->thread, deadline_ns)) {
             pthread_mutex_lock(&pipeline->lock);
-            if (!worker->exited) {
+            if (!worker->leaving) {
                 abandon_locked(pipeline, worker);
                 worker = NULL;
             }
