@@ -14,6 +14,7 @@
 #include "config/config.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #define HAVE_F16C 1
 #endif
@@ -172,9 +173,16 @@ WIDE static void f16_to_f32_wide(void *restrict to, const void *restrict from, u
     f16_to_f32_avx2((float *)to + i, (const uint16_t *)from + i, count - i);
 }
 
+/* Asked once: in a virtual machine the question itself takes longer than casting a small array. */
 static bool cpu_is_wide(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    static _Atomic int known; /* 0 not yet, 1 no, 2 yes */
+    unsigned a, b, c = 0, d;
+
+    if (!known)
+        known = __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C
+                    ? 2 : 1;
+    return known == 2;
 }
 #endif
 

@@ -59,7 +59,7 @@ static double value_of(const struct format *format, uint16_t bits)
                       : ldexp(fraction, format->lowest - format->fraction);
 
     if (top == (1 << (15 - format->fraction)) - 1)
-        size = fraction ? (double)NAN : (double)INFINITY;
+        size = fraction != 0 ? (double)NAN : (double)INFINITY;
     return bits & 0x8000 ? -size : size;
 }
 
