@@ -8,6 +8,7 @@
 #include "base/mix.h"
 #include "base/size.h"
 #include "source/sort.h"
+#include "source/source_kinds.h"
 #include "source/walk.h"
 
 const char *fb_files_name(const struct fb_files *files, uint64_t number)
@@ -105,7 +106,7 @@ static int renumber_folders(struct fb_files *files, uint32_t *sorted, uint32_t *
 
             if (!place) {
                 fb_arena_release(&folders);
-                return FOREBAY_OVER_BUDGET;
+                return fb_failed(error);
             }
             *place = (uint64_t)(name - files->names.memory);
             longest = fb_max(longest, strlen(name));
@@ -129,7 +130,7 @@ static int put_in_order(struct fb_files *files, forebay_error *error)
     uint64_t kept = 0, bytes = files->folder_count * sizeof(uint32_t);
     uint32_t *numbers = fb_arena_add(&room, 2 * bytes, "sorting the folders", error);
     int status = numbers ? renumber_folders(files, numbers, numbers + files->folder_count, error)
-                         : FOREBAY_OVER_BUDGET;
+                         : fb_failed(error);
 
     fb_arena_release(&room);
     if (status)
@@ -194,7 +195,7 @@ static int add_root(struct fb_files *files, forebay_error *error)
     length = strlen(here) + 1;
     root = fb_arena_add(&files->names, length, "names of files", error);
     if (!root)
-        return FOREBAY_OVER_BUDGET;
+        return fb_failed(error);
     memcpy(root, here, length);
     return FOREBAY_OK;
 }

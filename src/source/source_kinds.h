@@ -5,4 +5,10 @@
 
 extern const struct fb_source_ops fb_source_bin;
 extern const struct fb_source_ops fb_source_npy;
+
+/* The status behind a NULL that came with `error` filled. */
+static inline int fb_failed(const forebay_error *error)
+{
+    return error ? (int)error->status : FOREBAY_OVER_BUDGET;
+}
 #endif

@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/source.h"
+#include "source/source_kinds.h"
 
 struct memory_source {
     struct fb_source base; /* first, so that a pointer to one is a pointer to the other */
@@ -65,7 +65,7 @@ int fb_source_memory_open(struct fb_source **out, const struct fb_memory_source_
         return fb_fail(error, FOREBAY_BAD_CONFIG, "memory: more samples than a number can count");
     memory = fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*memory), "memory source", error);
     if (!memory)
-        return FOREBAY_OVER_BUDGET;
+        return fb_failed(error);
     memory->options = *options;
     memory->budget = budget;
     describe(memory);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/mix.h"
 #include "base/size.h"
+#include "source/source_kinds.h"
 
 #define TELL_NS ((uint64_t)100 * 1000 * 1000)
 
@@ -88,7 +89,7 @@ static int add(struct fb_walk *walk, size_t length, const char *name, const stru
                                                                      "index of files", error);
 
     if (!file)
-        return FOREBAY_OVER_BUDGET;
+        return fb_failed(error);
     *file = (struct fb_file){ .name = place, .folder = folder, .fault = fault };
     if (!fault) {
         file->bytes = (uint64_t)status->st_size;
