@@ -5,6 +5,7 @@
 /* By the number of the word in source.kind of the schema; NULL: not built yet. */
 static const struct fb_source_ops *const kinds[] = {
     [FB_KIND_BIN] = &fb_source_bin,
+    [FB_KIND_NPY] = &fb_source_npy,
     [FB_KIND_TABLE] = NULL,
 };
 
