@@ -96,6 +96,21 @@ int __wrap_munmap(void *at, size_t bytes)
     return result;
 }
 
+void *__real_mremap(void *old, size_t old_bytes, size_t bytes, int flags, ...);
+void *__wrap_mremap(void *old, size_t old_bytes, size_t bytes, int flags, ...);
+
+void *__wrap_mremap(void *old, size_t old_bytes, size_t bytes, int flags, ...)
+{
+    void *area;
+
+    if (fails(FAULT_MEMORY, ENOMEM))
+        return MAP_FAILED;
+    area = __real_mremap(old, old_bytes, bytes, flags);
+    if (area != MAP_FAILED)
+        atomic_fetch_add(&mapped, (int64_t)bytes - (int64_t)old_bytes);
+    return area;
+}
+
 int __real_open64(const char *path, int flags, ...);
 int __wrap_open64(const char *path, int flags, ...);
 int __real_openat64(int folder, const char *path, int flags, ...);
