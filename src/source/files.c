@@ -93,7 +93,7 @@ static int compare_files(const void *a, const void *b, const void *data)
 static int renumber_folders(struct fb_files *files, uint32_t *sorted, uint32_t *rank,
                             forebay_error *error)
 {
-    struct fb_arena folders = { .budget = files->folders.budget };
+    struct fb_tape folders = { .budget = files->folders.budget };
     uint64_t kept = 0, longest = 0;
 
     for (uint32_t i = 0; i < files->folder_count; i++)
@@ -102,10 +102,10 @@ static int renumber_folders(struct fb_files *files, uint32_t *sorted, uint32_t *
     for (uint64_t i = 0; i < files->folder_count; i++) {
         if (i == 0 || compare_folders(&sorted[i - 1], &sorted[i], files) != 0) {
             const char *name = folder_name(files, sorted[i]);
-            uint64_t *place = fb_arena_add(&folders, sizeof(*place), "folders of the source", error);
+            uint64_t *place = fb_tape_add(&folders, sizeof(*place), "folders of the source", error);
 
             if (!place) {
-                fb_arena_release(&folders);
+                fb_tape_release(&folders);
                 return fb_failed(error);
             }
             *place = (uint64_t)(name - files->names.memory);
@@ -116,7 +116,7 @@ static int renumber_folders(struct fb_files *files, uint32_t *sorted, uint32_t *
     }
     for (uint64_t i = 0; i < files->count; i++)
         files->file[i].folder = rank[files->file[i].folder];
-    fb_arena_release(&files->folders);
+    fb_tape_release(&files->folders);
     files->folders = folders;
     files->folder_count = kept;
     files->folder_bytes = longest;
@@ -126,13 +126,13 @@ static int renumber_folders(struct fb_files *files, uint32_t *sorted, uint32_t *
 /* Sort by folder and name, and keep each file once. */
 static int put_in_order(struct fb_files *files, forebay_error *error)
 {
-    struct fb_arena room = { .budget = files->list.budget };
+    struct fb_tape room = { .budget = files->list.budget };
     uint64_t kept = 0, bytes = files->folder_count * sizeof(uint32_t);
-    uint32_t *numbers = fb_arena_add(&room, 2 * bytes, "sorting the folders", error);
+    uint32_t *numbers = fb_tape_add(&room, 2 * bytes, "sorting the folders", error);
     int status = numbers ? renumber_folders(files, numbers, numbers + files->folder_count, error)
                          : fb_failed(error);
 
-    fb_arena_release(&room);
+    fb_tape_release(&room);
     if (status)
         return status;
     fb_sort(files->file, files->count, sizeof(*files->file), compare_files, files);
@@ -141,8 +141,8 @@ static int put_in_order(struct fb_files *files, forebay_error *error)
             files->file[kept++] = files->file[i];
     files->count = kept;
     files->list.used = kept * sizeof(*files->file);
-    fb_arena_trim(&files->list);
-    fb_arena_trim(&files->names);
+    fb_tape_trim(&files->list);
+    fb_tape_trim(&files->names);
     files->file = (struct fb_file *)(void *)files->list.memory;
     return FOREBAY_OK;
 }
@@ -193,7 +193,7 @@ static int add_root(struct fb_files *files, forebay_error *error)
         return fb_fail_errno(error, FOREBAY_IO, "the working folder has no name");
     strcat(here, "/");
     length = strlen(here) + 1;
-    root = fb_arena_add(&files->names, length, "names of files", error);
+    root = fb_tape_add(&files->names, length, "names of files", error);
     if (!root)
         return fb_failed(error);
     memcpy(root, here, length);
@@ -226,9 +226,9 @@ int fb_files_list(struct fb_files *files, const char *what, char *const *pattern
 
 void fb_files_release(struct fb_files *files)
 {
-    fb_arena_release(&files->list);
-    fb_arena_release(&files->folders);
-    fb_arena_release(&files->names);
+    fb_tape_release(&files->list);
+    fb_tape_release(&files->folders);
+    fb_tape_release(&files->names);
     files->count = files->folder_count = 0;
     files->file = NULL;
 }

@@ -15,7 +15,7 @@
 #define FB_SOURCE_FILES_H
 #include "base/log.h"
 #include "config/config.h"
-#include "source/arena.h"
+#include "source/tape.h"
 #include "source/glob.h"
 
 #define FB_FILES_DEPTH 64
@@ -34,7 +34,7 @@ struct fb_files {
     uint64_t folder_count;
     uint64_t folder_bytes; /* of the longest folder's name */
     uint64_t root;         /* what relative folders are relative to, in `names` */
-    struct fb_arena list, folders, names;
+    struct fb_tape list, folders, names;
 };
 
 /* On failure there is nothing to release. `what` is the key of the patterns, for messages. */

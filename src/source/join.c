@@ -15,7 +15,7 @@ struct keys {
     uint64_t count;
     uint64_t *places; /* of the keys, in `text` */
     uint32_t *order;
-    struct fb_arena text;
+    struct fb_tape text;
 };
 
 static const char *key_of(const struct keys *keys, uint64_t place)
@@ -35,7 +35,7 @@ static void release_keys(struct keys *keys)
 {
     fb_block_free(keys->budget, FB_STAGE_INDEX, keys->places, keys->count, sizeof(uint64_t));
     fb_block_free(keys->budget, FB_STAGE_INDEX, keys->order, keys->count, sizeof(uint32_t));
-    fb_arena_release(&keys->text);
+    fb_tape_release(&keys->text);
     *keys = (struct keys){ .budget = keys->budget, .text.budget = keys->budget };
 }
 
@@ -106,7 +106,7 @@ static int make_keys(struct keys *keys, const struct fb_join *field, const char 
             return fb_fail(error, FOREBAY_BAD_DATA, "field '%s': '%s' has no stem to join by",
                            field->name, fb_files_name(field->files, i));
         bytes = strlen(key) + 1;
-        kept = fb_arena_add(&keys->text, bytes, "joining the fields", error);
+        kept = fb_tape_add(&keys->text, bytes, "joining the fields", error);
         if (!kept)
             return fb_failed(error);
         memcpy(kept, key, bytes);

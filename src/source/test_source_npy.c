@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include <cmocka.h>
 
@@ -394,6 +395,149 @@ static void nothing_readable_is_an_error_at_open(void **state)
     assert_non_null(strstr(error.message, "no .npz file"));
 }
 
+/* What is in a file. */
+static size_t read_back(const char *path, unsigned char *bytes, size_t size)
+{
+    char whole[256];
+    FILE *file;
+    size_t got;
+
+    snprintf(whole, sizeof(whole), "%s/%s", folder, path);
+    file = fopen(whole, "r");
+    assert_non_null(file);
+    got = fread(bytes, 1, size, file);
+    fclose(file);
+    return got;
+}
+
+static size_t put(unsigned char *to, size_t at, const char *form, ...)
+{
+    va_list values;
+
+    va_start(values, form);
+    for (; *form; form++) { /* a digit: a number of so many bytes; anything else is itself */
+        unsigned long value = *form >= '1' && *form <= '8' ? va_arg(values, unsigned long)
+                                                           : (unsigned char)*form;
+
+        for (int i = 0; i < (*form >= '1' && *form <= '8' ? *form - '0' : 1); i++)
+            to[at++] = (unsigned char)(value >> 8 * i);
+    }
+    va_end(values);
+    return at;
+}
+
+static size_t pack(unsigned char *from, size_t bytes, unsigned char *to, bool deflated)
+{
+    z_stream stream = { .next_in = from, .avail_in = (uInt)bytes, .next_out = to,
+                        .avail_out = 4096 };
+
+    if (!deflated) {
+        memcpy(to, from, bytes);
+        return bytes;
+    }
+    assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, -MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    deflateEnd(&stream);
+    return stream.total_out;
+}
+
+/* An .npz of the arrays left.npy and index.npy that lie in folder `from`. */
+static void make_npz(const char *path, const char *from, bool deflated)
+{
+    static const char *const members[] = { "left.npy", "index.npy" };
+    unsigned char zip[8192], entries[512], array[2048];
+    size_t size = 0, listed = 0;
+    char whole[256];
+    FILE *file;
+
+    for (int i = 0; i < 2; i++) {
+        size_t at = size, length = strlen(members[i]), bytes, packed;
+        unsigned long crc, method = deflated ? 8 : 0;
+
+        snprintf(whole, sizeof(whole), "%s/%s", from, members[i]);
+        bytes = read_back(whole, array, sizeof(array));
+        crc = crc32(0, array, (uInt)bytes);
+        size = put(zip, size, "PK\x03\x04" "2224444" "22", 20ul, 0ul, method, 0ul, crc, 0ul, 0ul,
+                   length, 0ul);
+        memcpy(zip + size, members[i], length);
+        size += length;
+        packed = pack(array, bytes, zip + size, deflated);
+        size += packed;
+        listed = put(entries, listed, "PK\x01\x02" "22224444" "22222" "44", 20ul, 20ul, 0ul, method,
+                     0ul, crc, packed, bytes, length, 0ul, 0ul, 0ul, 0ul, 0ul, at);
+        memcpy(entries + listed, members[i], length);
+        listed += length;
+    }
+    memcpy(zip + size, entries, listed);
+    size = put(zip, size + listed, "PK\x05\x06" "2222" "44" "2", 0ul, 0ul, 2ul, 2ul, listed, size,
+               0ul);
+    snprintf(whole, sizeof(whole), "%s/%s", folder, path);
+    make_folder(whole);
+    file = fopen(whole, "w");
+    assert_non_null(file);
+    fwrite(zip, 1, size, file);
+    fclose(file);
+}
+
+static void members_of_an_npz_are_fields(void **state)
+{
+    int32_t values[8];
+    char path[32], place[128];
+
+    (void)state;
+    for (int deflated = 0; deflated < 2; deflated++) {
+        for (int i = 0; i < 4; i++) {
+            make_array("parts/left.npy", i, (uint32_t)(i + 1) % 4); /* 1, 2, 3, 0 rows */
+            make_array("parts/index.npy", 100 + i, 2);
+            snprintf(path, sizeof(path), "z%d/%d.npz", deflated, i);
+            make_npz(path, "parts", deflated);
+        }
+        snprintf(path, sizeof(path), "z%d/*.npz", deflated);
+        assert_int_equal(open_path(path, FB_COLLATE_RAGGED), 0);
+        assert_int_equal(source->sample_count, 4);
+        assert_int_equal(source->field_count, 2);
+        assert_string_equal(source->fields[0].name, "left");
+        assert_string_equal(source->fields[1].name, "index_");
+        assert_int_equal(source->rows_alone, !deflated);
+        assert_true(source->library_bytes > 0);
+        for (uint64_t i = 0; i < 4; i++) {
+            assert_int_equal(source->ops->extent(source, 2 * i).rows, (i + 1) % 4);
+            assert_int_equal(load(2 * i, values), 0);
+            assert_true(i == 3 || values[0] == (int32_t)i);
+            assert_int_equal(load(2 * i + 1, values), 0);
+            assert_int_equal(values[3], 103 + i);
+        }
+        source->ops->place(source, 3, place, sizeof(place));
+        assert_non_null(strstr(place, "/1.npz: index"));
+    }
+}
+
+static void a_damaged_member_is_noticed(void **state)
+{
+    unsigned char bytes[4096];
+    int32_t values[4];
+    char whole[256];
+    size_t size;
+    FILE *file;
+
+    (void)state;
+    make_array("parts/left.npy", 1, 2);
+    make_array("parts/index.npy", 1, 2);
+    make_npz("z/1.npz", "parts", false);
+    make_npz("z/2.npz", "parts", false);
+    assert_int_equal(open_path("z/*.npz", FB_COLLATE_STACK), 0);
+    size = read_back("z/2.npz", bytes, sizeof(bytes));
+    bytes[30 + 8 + 128 + 5] ^= 1; /* in the values of the first member */
+    snprintf(whole, sizeof(whole), "%s/z/2.npz", folder);
+    file = fopen(whole, "w");
+    fwrite(bytes, 1, size, file);
+    fclose(file);
+    assert_int_equal(load(0, values), 0);
+    assert_int_equal(load(2, values), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "checksum of member 'left'"));
+    assert_int_equal(load(3, values), 0);
+}
+
 static void every_reservation_may_fail_once(void **state)
 {
     int failures = 0;
@@ -439,6 +583,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(broken_arrays_say_what_is_wrong, begin, end),
         cmocka_unit_test_setup_teardown(a_wrong_assumption_is_noticed_at_load, begin, end),
         cmocka_unit_test_setup_teardown(nothing_readable_is_an_error_at_open, begin, end),
+        cmocka_unit_test_setup_teardown(members_of_an_npz_are_fields, begin, end),
+        cmocka_unit_test_setup_teardown(a_damaged_member_is_noticed, begin, end),
         cmocka_unit_test_setup_teardown(every_reservation_may_fail_once, begin, end),
     };
 

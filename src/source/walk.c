@@ -37,7 +37,7 @@ static uint64_t add_name(struct fb_files *files, const char *name, size_t length
                          forebay_error *error)
 {
     uint64_t place = files->names.used;
-    char *kept = fb_arena_add(&files->names, length + 1, "names of files", error);
+    char *kept = fb_tape_add(&files->names, length + 1, "names of files", error);
 
     if (!kept)
         return UINT64_MAX;
@@ -69,7 +69,7 @@ static uint32_t find_folder(struct fb_walk *walk, const char *name, size_t lengt
         return UINT32_MAX;
     }
     at = add_name(files, name, length, error);
-    place = at == UINT64_MAX ? NULL : fb_arena_add(&files->folders, sizeof(*place),
+    place = at == UINT64_MAX ? NULL : fb_tape_add(&files->folders, sizeof(*place),
                                                    "folders of the source", error);
     if (!place)
         return UINT32_MAX;
@@ -85,7 +85,7 @@ static int add(struct fb_walk *walk, size_t length, const char *name, const stru
     struct fb_files *files = walk->files;
     uint32_t folder = find_folder(walk, walk->path, length, error);
     uint64_t place = folder == UINT32_MAX ? UINT64_MAX : add_name(files, name, strlen(name), error);
-    struct fb_file *file = place == UINT64_MAX ? NULL : fb_arena_add(&files->list, sizeof(*file),
+    struct fb_file *file = place == UINT64_MAX ? NULL : fb_tape_add(&files->list, sizeof(*file),
                                                                      "index of files", error);
 
     if (!file)

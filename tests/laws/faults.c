@@ -96,7 +96,6 @@ int __wrap_munmap(void *at, size_t bytes)
     return result;
 }
 
-/* All our growing may move: flags is MREMAP_MAYMOVE, and there is no fifth argument. */
 void *__real_mremap(void *old, size_t old_bytes, size_t bytes, int flags, ...);
 void *__wrap_mremap(void *old, size_t old_bytes, size_t bytes, int flags, ...);
 

@@ -8,8 +8,8 @@
 
 enum fault_kind {
     FAULT_NONE,
-    FAULT_MEMORY, /* malloc, calloc, realloc, aligned_alloc, posix_memalign, strdup, strndup, mmap, mremap,
-                     memfd_create, pthread_create: ENOMEM or EAGAIN */
+    FAULT_MEMORY, /* malloc, calloc, realloc, aligned_alloc, posix_memalign, strdup, strndup, mmap,
+                     mremap, memfd_create, pthread_create: ENOMEM or EAGAIN */
     FAULT_READ,   /* pread, preadv, preadv2: EIO, once */
     FAULT_SHORT,  /* the same: one byte less than asked for */
     FAULT_OPEN,   /* open, openat, opendir: EIO */
