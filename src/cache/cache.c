@@ -431,9 +431,7 @@ static void read_sizes(struct fb_cache *cache, struct fb_cache_report *report)
                     atomic_load(&segment->header->items_lost);
     report->bytes = (segment->memory ? 0 : segment->layout.fixed_bytes + cache->local_bytes) +
                     fb_pages_used(segment) * segment->layout.page_cost;
-    report->limit_bytes = fb_members_share(segment);
-    report->limit_bytes = segment->memory ? report->limit_bytes - segment->layout.fixed_bytes
-                                          : report->limit_bytes + cache->local_bytes;
+    report->limit_bytes = fb_limit_together(cache);
     report->members = fb_members_count(segment);
 }
 

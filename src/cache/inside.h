@@ -31,6 +31,7 @@ struct fb_cache {
 
     pthread_mutex_t lock;
     /* Guarded by lock: */
+    uint64_t limit;       /* as it was asked for: share + local_bytes, not rounded */
     uint64_t share;       /* of pages and index: what this process may give */
     uint64_t given;       /* what it gives now, in its ledger */
     uint64_t owed;        /* no longer given, but still in use by pinned units: not yet refunded */
@@ -55,6 +56,8 @@ uint64_t fb_cache_random(struct fb_cache *cache, uint64_t below);
 uint64_t fb_limit_pages(const struct fb_cache *cache);
 /* Reserve the index and register with the budget. */
 int fb_limit_open(struct fb_cache *cache, forebay_error *error);
+/* What all members would give at most, as the user said it. */
+uint64_t fb_limit_together(struct fb_cache *cache);
 /* Give nothing any more and leave. Returns what is to be refunded once the memory is unmapped. */
 uint64_t fb_limit_leave(struct fb_cache *cache);
 /* Reserve room for `pages` more; false if share or budget do not allow even one. */

@@ -86,8 +86,9 @@ int fb_limit_open(struct fb_cache *cache, forebay_error *error)
                          cache->local_bytes + (cache->options.memory ? 0 : index));
         return status;
     }
-    cache->share = share_of(cache, cache->options.limit_bytes);
-    fb_member_share(&cache->segment, &cache->member, cache->share);
+    cache->limit = cache->options.limit_bytes;
+    cache->share = share_of(cache, cache->limit);
+    fb_member_share(&cache->segment, &cache->member, cache->limit);
     give_locked(cache, index);
     return FOREBAY_OK;
 }
@@ -260,13 +261,26 @@ uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes)
     pthread_mutex_unlock(&cache->lock);
     shrink_to(cache, share, false);
     pthread_mutex_lock(&cache->lock);
-    cache->share = fb_max(cache->share, cache->given); /* the index stays, whatever the limit */
-    fb_member_share(&cache->segment, &cache->member, cache->share);
-    reached = cache->share + cache->owed;
-    reached = cache->options.memory ? reached - cache->segment.layout.fixed_bytes
-                                    : reached + cache->local_bytes;
+    cache->limit = limit_bytes;
+    if (cache->given > cache->share) { /* the index stays, whatever the limit */
+        cache->share = cache->given;
+        cache->limit = cache->given + cache->local_bytes;
+    }
+    fb_member_share(&cache->segment, &cache->member, cache->limit);
+    reached = cache->limit + cache->owed;
     pthread_mutex_unlock(&cache->lock);
     return reached;
+}
+
+uint64_t fb_limit_together(struct fb_cache *cache)
+{
+    uint64_t all = fb_members_share(&cache->segment), own;
+
+    pthread_mutex_lock(&cache->lock);
+    own = cache->limit;
+    pthread_mutex_unlock(&cache->lock);
+    /* The others' are known to 4 KiB only. */
+    return fb_max(all, own & ~(STEP_BYTES - 1)) + own % STEP_BYTES;
 }
 
 uint64_t fb_limit_leave(struct fb_cache *cache)
