@@ -233,17 +233,35 @@ static uint64_t give_back(void *data, uint64_t bytes)
     return shrink_to(cache, given > bytes ? given - bytes : 0, true);
 }
 
+/* Somebody left: what it gave for is in no ledger any more. Before it is evicted, this member
+ * takes over what its own share allows, the index first. */
+static void take_over_locked(struct fb_cache *cache)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t given = fb_members_given(segment), room, want;
+    uint64_t used = fb_segment_bytes_for(segment, fb_pages_touched(segment));
+
+    if (fb_pages_touched(segment) <= fb_segment_pages_in(segment, given) &&
+        given >= segment->layout.fixed_bytes)
+        return;
+    room = cache->share - fb_min(cache->share, cache->given);
+    want = fb_min(room, fb_round_up(used - fb_min(used, given), STEP_BYTES));
+    if (fb_now_ns() < cache->grow_not_before_ns || !want || !reserve(cache, want)) {
+        want = fb_min(room, index_missing(cache));
+        if (!want || !reserve(cache, want))
+            return;
+    }
+    give_locked(cache, cache->given + want);
+}
+
 void fb_limit_settle(struct fb_cache *cache)
 {
-    uint64_t mine, missing;
+    uint64_t mine;
 
     pthread_mutex_lock(&cache->lock);
     mine = cache->owed;
     cache->owed = 0;
-    missing = fb_min(index_missing(cache), cache->share - fb_min(cache->share, cache->given));
-    missing &= ~(STEP_BYTES - 1);
-    if (missing && reserve(cache, missing))
-        give_locked(cache, cache->given + missing);
+    take_over_locked(cache);
     pthread_mutex_unlock(&cache->lock);
     if (mine || fb_pages_touched(&cache->segment) > fb_limit_pages(cache))
         trim_and_refund(cache, mine);
@@ -294,9 +312,8 @@ uint64_t fb_limit_leave(struct fb_cache *cache)
     fb_member_share(&cache->segment, &cache->member, 0);
     give_locked(cache, 0);
     pthread_mutex_unlock(&cache->lock);
-    /* Alone, the memory goes with the mapping. */
-    if (fb_members_count(&cache->segment) > 1)
-        fb_limit_trim(cache);
+    /* The others take over what their shares allow and evict the rest within a tick; alone, the
+     * memory goes with the mapping. */
     fb_member_leave(&cache->segment, &cache->member);
     return cache->local_bytes + (cache->options.memory ? 0 : all);
 }

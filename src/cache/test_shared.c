@@ -85,8 +85,11 @@ static void leaving_evicts_down_to_what_the_others_give(void **state)
     for (uint64_t unit = 0; unit < 300; unit++)
         use(one, unit, 5000, 0);
     fb_cache_close(one);
+    fb_limit_settle(two); /* its service would do it within a quarter of a second */
     fb_cache_read_report(two, &report);
     assert_true(report.bytes <= FB_MIB && report.items < 300);
+    assert_true(report.items > 50); /* what its own share allows is still there */
+    assert_true(in_ledger(small) <= FB_MIB);
     fstat(two->segment.fd, &status);
     assert_true((uint64_t)status.st_blocks * 512 <= FB_MIB); /* the system has it back */
     fb_cache_close(two);
@@ -174,6 +177,14 @@ static void several_jobs_keep_admitting_in_the_last_epoch(void **state)
 
 /* ---- threads of several members ---- */
 
+/* Two members of one process map the memory twice: ThreadSanitizer takes the two addresses of a
+ * word for two words, so it gets one member with four threads. */
+#ifdef __SANITIZE_THREAD__
+#define MEMBERS 1
+#else
+#define MEMBERS 2
+#endif
+
 struct party {
     struct fb_cache *cache;
     uint64_t seed;
@@ -217,16 +228,17 @@ static void members_work_at_once_and_see_only_whole_units(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        parties[i] = (struct party){ .seed = i + 1,
-                                     .cache = i % 2 ? parties[i - 1].cache : open_of(&options) };
+        parties[i] = (struct party){ .seed = i + 1, .cache = i % (4 / MEMBERS)
+                                                                ? parties[i - 1].cache
+                                                                : open_of(&options) };
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, join_in, &parties[i]), 0);
     for (size_t i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    audit(parties[0].cache, 2);
+    audit(parties[0].cache, MEMBERS);
     for (size_t i = 0; i < 4; i++) {
         assert_false(atomic_load(&parties[i].wrong));
-        if (i % 2 == 0)
+        if (i % (4 / MEMBERS) == 0)
             fb_cache_close(parties[i].cache);
     }
     fb_budget_free(budget);
