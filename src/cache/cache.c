@@ -222,8 +222,10 @@ static bool wait_for_fill(struct fb_cache *cache, uint64_t unit, uint64_t state,
     if (now >= *deadline)
         return false;
     fb_entry_wait(&cache->segment, unit, state, fb_min(*deadline - now, SLICE_NS));
-    if (fb_entry_state(&cache->segment, unit) == (state | FB_WAITED))
+    if (fb_entry_state(&cache->segment, unit) == (state | FB_WAITED)) {
         fb_sweep_dead(cache);
+        fb_sweep_orphan(cache, state);
+    }
     return true;
 }
 

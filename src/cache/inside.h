@@ -62,14 +62,15 @@ uint64_t fb_limit_together(struct fb_cache *cache);
 uint64_t fb_limit_leave(struct fb_cache *cache);
 /* Reserve room for `pages` more; false if share or budget do not allow even one. */
 bool fb_limit_grow(struct fb_cache *cache, uint64_t pages);
-/* Evict what lies above the limit, give its memory back. Returns pages that could not go. */
-uint64_t fb_limit_trim(struct fb_cache *cache);
+/* Evict what lies in pages `from` and up, give its memory back. Returns pages that could not go. */
+uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from);
 /* Try again for what is owed; take over the index if nobody has it in a ledger. */
 void fb_limit_settle(struct fb_cache *cache);
 
 /* ---- sweep.c: after a death ---- */
 /* Look for dead members and clear up behind them. True if there were any. */
 bool fb_sweep_dead(struct fb_cache *cache);
+void fb_sweep_orphan(struct fb_cache *cache, uint64_t state);
 void fb_sweep_row(struct fb_cache *cache, unsigned row, uint64_t life);
 
 /* ---- service.c: the thread of a shared cache ---- */

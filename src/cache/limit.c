@@ -164,9 +164,9 @@ static void punch_run(struct fb_cache *cache, uint64_t from, uint64_t to)
         fb_page_free(segment, page, cache->member.hold);
 }
 
-uint64_t fb_limit_trim(struct fb_cache *cache)
+uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from)
 {
-    uint64_t from = fb_limit_pages(cache), end = fb_pages_touched(&cache->segment), stuck = 0;
+    uint64_t end = fb_pages_touched(&cache->segment), stuck = 0;
 
     for (uint64_t page = end; page > from; page--) {
         if (hold(cache, page - 1))
@@ -182,7 +182,7 @@ uint64_t fb_limit_trim(struct fb_cache *cache)
 /* `bytes` are no longer given: evict, and refund what nobody still has in use. */
 static uint64_t trim_and_refund(struct fb_cache *cache, uint64_t bytes)
 {
-    uint64_t stuck = fb_limit_trim(cache) * cache->segment.layout.page_cost;
+    uint64_t stuck = fb_limit_trim(cache, fb_limit_pages(cache)) * cache->segment.layout.page_cost;
     uint64_t kept = fb_min(bytes, stuck);
 
     pthread_mutex_lock(&cache->lock);

@@ -140,3 +140,19 @@ bool fb_sweep_dead(struct fb_cache *cache)
     pthread_mutex_unlock(&cache->watch_lock);
     return found;
 }
+
+/* A fill whose member is no longer in its row: it left in the middle, or the state is garbage. */
+void fb_sweep_orphan(struct fb_cache *cache, uint64_t state)
+{
+    struct fb_segment *segment = &cache->segment;
+    unsigned row = (unsigned)(state >> 3 & 0xff);
+    uint32_t generation = (uint32_t)(state >> 32);
+    uint64_t life;
+
+    if (row >= segment->geometry.rows || pthread_mutex_trylock(&cache->watch_lock))
+        return;
+    life = atomic_load(&segment->rows[row].life);
+    if (!fb_life_taken(life) || fb_life_generation(life) != generation)
+        fb_sweep_row(cache, row, (uint64_t)generation << 32);
+    pthread_mutex_unlock(&cache->watch_lock);
+}
