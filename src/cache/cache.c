@@ -222,8 +222,10 @@ static bool wait_for_fill(struct fb_cache *cache, uint64_t unit, uint64_t state,
     if (now >= *deadline)
         return false;
     fb_entry_wait(&cache->segment, unit, state, fb_min(*deadline - now, SLICE_NS));
-    if (fb_entry_state(&cache->segment, unit) == (state | FB_WAITED))
+    if (fb_entry_state(&cache->segment, unit) == (state | FB_WAITED)) {
         fb_sweep_dead(cache);
+        fb_sweep_orphan(cache, state);
+    }
     return true;
 }
 
@@ -431,9 +433,7 @@ static void read_sizes(struct fb_cache *cache, struct fb_cache_report *report)
                     atomic_load(&segment->header->items_lost);
     report->bytes = (segment->memory ? 0 : segment->layout.fixed_bytes + cache->local_bytes) +
                     fb_pages_used(segment) * segment->layout.page_cost;
-    report->limit_bytes = fb_members_share(segment);
-    report->limit_bytes = segment->memory ? report->limit_bytes - segment->layout.fixed_bytes
-                                          : report->limit_bytes + cache->local_bytes;
+    report->limit_bytes = fb_limit_together(cache);
     report->members = fb_members_count(segment);
 }
 

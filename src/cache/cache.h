@@ -50,6 +50,13 @@ int fb_cache_open(struct fb_cache **out, const struct fb_cache_options *options,
                   forebay_error *error);
 void fb_cache_close(struct fb_cache *cache);
 
+/* The deepest cgroup with a memory limit this process is in, as a number; 0: none. Processes of
+ * different domains share only with `share: node`; it is part of a shared cache's name already. */
+uint64_t fb_cache_memory_domain(void);
+/* Which job this process belongs to, by its launcher's variables or its process group; never 0.
+ * For options.job. */
+uint64_t fb_cache_job(void);
+
 /* A unit that is pinned (HIT) or being filled (FILL) by one worker. On the worker's stack. */
 struct fb_cache_pin {
     uint64_t unit;
@@ -90,6 +97,9 @@ void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_repor
 /* NAN before the first use. */
 double fb_cache_hit_rate(const struct fb_cache_report *report);
 bool fb_cache_is_shared(const struct fb_cache *cache);
+/* The name members meet under, "" for a private cache. */
+#define FB_CACHE_NAME_BYTES 80
+void fb_cache_name(const struct fb_cache *cache, char name[FB_CACHE_NAME_BYTES]);
 
 /* Bytes of index for `units`, and what a cache of `limit` bytes can hold of equal units: the one
  * formula for plan and run. Both are of a shared cache; a private one's are a little better. */

@@ -31,6 +31,7 @@ struct fb_cache {
 
     pthread_mutex_t lock;
     /* Guarded by lock: */
+    uint64_t limit;       /* as it was asked for: share + local_bytes, not rounded */
     uint64_t share;       /* of pages and index: what this process may give */
     uint64_t given;       /* what it gives now, in its ledger */
     uint64_t owed;        /* no longer given, but still in use by pinned units: not yet refunded */
@@ -55,18 +56,21 @@ uint64_t fb_cache_random(struct fb_cache *cache, uint64_t below);
 uint64_t fb_limit_pages(const struct fb_cache *cache);
 /* Reserve the index and register with the budget. */
 int fb_limit_open(struct fb_cache *cache, forebay_error *error);
+/* What all members would give at most, as the user said it. */
+uint64_t fb_limit_together(struct fb_cache *cache);
 /* Give nothing any more and leave. Returns what is to be refunded once the memory is unmapped. */
 uint64_t fb_limit_leave(struct fb_cache *cache);
 /* Reserve room for `pages` more; false if share or budget do not allow even one. */
 bool fb_limit_grow(struct fb_cache *cache, uint64_t pages);
-/* Evict what lies above the limit, give its memory back. Returns pages that could not go. */
-uint64_t fb_limit_trim(struct fb_cache *cache);
+/* Evict what lies in pages `from` and up, give its memory back. Returns pages that could not go. */
+uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from);
 /* Try again for what is owed; take over the index if nobody has it in a ledger. */
 void fb_limit_settle(struct fb_cache *cache);
 
 /* ---- sweep.c: after a death ---- */
 /* Look for dead members and clear up behind them. True if there were any. */
 bool fb_sweep_dead(struct fb_cache *cache);
+void fb_sweep_orphan(struct fb_cache *cache, uint64_t state);
 void fb_sweep_row(struct fb_cache *cache, unsigned row, uint64_t life);
 
 /* ---- service.c: the thread of a shared cache ---- */

@@ -86,8 +86,9 @@ int fb_limit_open(struct fb_cache *cache, forebay_error *error)
                          cache->local_bytes + (cache->options.memory ? 0 : index));
         return status;
     }
-    cache->share = share_of(cache, cache->options.limit_bytes);
-    fb_member_share(&cache->segment, &cache->member, cache->share);
+    cache->limit = cache->options.limit_bytes;
+    cache->share = share_of(cache, cache->limit);
+    fb_member_share(&cache->segment, &cache->member, cache->limit);
     give_locked(cache, index);
     return FOREBAY_OK;
 }
@@ -163,9 +164,9 @@ static void punch_run(struct fb_cache *cache, uint64_t from, uint64_t to)
         fb_page_free(segment, page, cache->member.hold);
 }
 
-uint64_t fb_limit_trim(struct fb_cache *cache)
+uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from)
 {
-    uint64_t from = fb_limit_pages(cache), end = fb_pages_touched(&cache->segment), stuck = 0;
+    uint64_t end = fb_pages_touched(&cache->segment), stuck = 0;
 
     for (uint64_t page = end; page > from; page--) {
         if (hold(cache, page - 1))
@@ -181,7 +182,7 @@ uint64_t fb_limit_trim(struct fb_cache *cache)
 /* `bytes` are no longer given: evict, and refund what nobody still has in use. */
 static uint64_t trim_and_refund(struct fb_cache *cache, uint64_t bytes)
 {
-    uint64_t stuck = fb_limit_trim(cache) * cache->segment.layout.page_cost;
+    uint64_t stuck = fb_limit_trim(cache, fb_limit_pages(cache)) * cache->segment.layout.page_cost;
     uint64_t kept = fb_min(bytes, stuck);
 
     pthread_mutex_lock(&cache->lock);
@@ -232,17 +233,35 @@ static uint64_t give_back(void *data, uint64_t bytes)
     return shrink_to(cache, given > bytes ? given - bytes : 0, true);
 }
 
+/* Somebody left: what it gave for is in no ledger any more. Before it is evicted, this member
+ * takes over what its own share allows, the index first. */
+static void take_over_locked(struct fb_cache *cache)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t given = fb_members_given(segment), room, want;
+    uint64_t used = fb_segment_bytes_for(segment, fb_pages_touched(segment));
+
+    if (fb_pages_touched(segment) <= fb_segment_pages_in(segment, given) &&
+        given >= segment->layout.fixed_bytes)
+        return;
+    room = cache->share - fb_min(cache->share, cache->given);
+    want = fb_min(room, fb_round_up(used - fb_min(used, given), STEP_BYTES));
+    if (fb_now_ns() < cache->grow_not_before_ns || !want || !reserve(cache, want)) {
+        want = fb_min(room, index_missing(cache));
+        if (!want || !reserve(cache, want))
+            return;
+    }
+    give_locked(cache, cache->given + want);
+}
+
 void fb_limit_settle(struct fb_cache *cache)
 {
-    uint64_t mine, missing;
+    uint64_t mine;
 
     pthread_mutex_lock(&cache->lock);
     mine = cache->owed;
     cache->owed = 0;
-    missing = fb_min(index_missing(cache), cache->share - fb_min(cache->share, cache->given));
-    missing &= ~(STEP_BYTES - 1);
-    if (missing && reserve(cache, missing))
-        give_locked(cache, cache->given + missing);
+    take_over_locked(cache);
     pthread_mutex_unlock(&cache->lock);
     if (mine || fb_pages_touched(&cache->segment) > fb_limit_pages(cache))
         trim_and_refund(cache, mine);
@@ -260,13 +279,26 @@ uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes)
     pthread_mutex_unlock(&cache->lock);
     shrink_to(cache, share, false);
     pthread_mutex_lock(&cache->lock);
-    cache->share = fb_max(cache->share, cache->given); /* the index stays, whatever the limit */
-    fb_member_share(&cache->segment, &cache->member, cache->share);
-    reached = cache->share + cache->owed;
-    reached = cache->options.memory ? reached - cache->segment.layout.fixed_bytes
-                                    : reached + cache->local_bytes;
+    cache->limit = limit_bytes;
+    if (cache->given > cache->share) { /* the index stays, whatever the limit */
+        cache->share = cache->given;
+        cache->limit = cache->given + cache->local_bytes;
+    }
+    fb_member_share(&cache->segment, &cache->member, cache->limit);
+    reached = cache->limit + cache->owed;
     pthread_mutex_unlock(&cache->lock);
     return reached;
+}
+
+uint64_t fb_limit_together(struct fb_cache *cache)
+{
+    uint64_t all = fb_members_share(&cache->segment), own;
+
+    pthread_mutex_lock(&cache->lock);
+    own = cache->limit;
+    pthread_mutex_unlock(&cache->lock);
+    /* The others' are known to 4 KiB only. */
+    return fb_max(all, own & ~(STEP_BYTES - 1)) + own % STEP_BYTES;
 }
 
 uint64_t fb_limit_leave(struct fb_cache *cache)
@@ -280,9 +312,8 @@ uint64_t fb_limit_leave(struct fb_cache *cache)
     fb_member_share(&cache->segment, &cache->member, 0);
     give_locked(cache, 0);
     pthread_mutex_unlock(&cache->lock);
-    /* Alone, the memory goes with the mapping. */
-    if (fb_members_count(&cache->segment) > 1)
-        fb_limit_trim(cache);
+    /* The others take over what their shares allow and evict the rest within a tick; alone, the
+     * memory goes with the mapping. */
     fb_member_leave(&cache->segment, &cache->member);
     return cache->local_bytes + (cache->options.memory ? 0 : all);
 }

@@ -107,19 +107,18 @@ void fb_sweep_row(struct fb_cache *cache, unsigned row, uint64_t life)
     recount(segment);
 }
 
-bool fb_sweep_dead(struct fb_cache *cache)
+/* Guarded by watch_lock, or before anybody else knows the cache. */
+static bool sweep_all_locked(struct fb_cache *cache)
 {
     struct fb_segment *segment = &cache->segment;
     unsigned high = fb_members_high(segment);
+    uint64_t own = fb_member_token(cache->member.row, cache->member.generation);
     bool found = false, dead;
 
-    /* Whoever is at it already does it for all. */
-    if (!cache->service || pthread_mutex_trylock(&cache->watch_lock))
-        return false;
     for (unsigned row = 0; row < high; row++) {
         uint64_t life = atomic_load(&segment->rows[row].life);
 
-        if (row == cache->member.row || !fb_life_taken(life))
+        if (!fb_life_taken(life) || fb_member_token(row, fb_life_generation(life)) == own)
             continue;
         fb_watch_row(&cache->watch, segment, row, &dead);
         if (!dead)
@@ -127,6 +126,33 @@ bool fb_sweep_dead(struct fb_cache *cache)
         fb_sweep_row(cache, row, life);
         found = true;
     }
+    return found;
+}
+
+bool fb_sweep_dead(struct fb_cache *cache)
+{
+    bool found;
+
+    /* Whoever is at it already does it for all. */
+    if (!cache->service || pthread_mutex_trylock(&cache->watch_lock))
+        return false;
+    found = sweep_all_locked(cache);
     pthread_mutex_unlock(&cache->watch_lock);
     return found;
+}
+
+/* A fill whose member is no longer in its row: it left in the middle, or the state is garbage. */
+void fb_sweep_orphan(struct fb_cache *cache, uint64_t state)
+{
+    struct fb_segment *segment = &cache->segment;
+    unsigned row = (unsigned)(state >> 3 & 0xff);
+    uint32_t generation = (uint32_t)(state >> 32);
+    uint64_t life;
+
+    if (row >= segment->geometry.rows || pthread_mutex_trylock(&cache->watch_lock))
+        return;
+    life = atomic_load(&segment->rows[row].life);
+    if (!fb_life_taken(life) || fb_life_generation(life) != generation)
+        fb_sweep_row(cache, row, (uint64_t)generation << 32);
+    pthread_mutex_unlock(&cache->watch_lock);
 }

@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
@@ -109,5 +112,45 @@ static inline uint64_t in_ledger(struct fb_budget *budget)
 
     fb_budget_read(budget, &report);
     return report.by_stage[FB_STAGE_CACHE];
+}
+
+/* Every page has one owner, every owner has all its pages, nobody is at anything, the counters
+ * agree, and `members` live. */
+static inline void audit(struct fb_cache *cache, unsigned members)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t items = 0, pages = 0, owned = 0;
+    struct fb_cache_report report;
+
+    fb_cache_read_report(cache, &report);
+    assert_int_equal(report.members, members);
+    for (uint64_t unit = 0; unit < segment->geometry.entries; unit++) {
+        struct fb_entry *entry = &segment->entries[unit];
+        uint64_t count, page = atomic_load(&entry->head);
+
+        if (fb_entry_state(segment, unit) == FB_FREE)
+            continue;
+        assert_int_equal(fb_entry_state(segment, unit), FB_READY);
+        items++;
+        count = fb_pages_for(segment, atomic_load(&entry->bytes));
+        pages += count;
+        for (; count; count--) {
+            assert_true(page < segment->geometry.pages);
+            assert_int_equal(atomic_load(&segment->owners[page]), unit + 1);
+            page = segment->geometry.chained ? atomic_load(&segment->links[page]) : 0;
+        }
+    }
+    for (uint64_t page = 0; page < segment->geometry.pages; page++) {
+        uint64_t deadline = fb_now_ns() + 5000000000u;
+
+        /* The service may be giving memory back at this moment. */
+        while (atomic_load(&segment->owners[page]) >= FB_PAGE_HELD && fb_now_ns() < deadline)
+            sched_yield();
+        owned += atomic_load(&segment->owners[page]) != 0;
+    }
+    assert_int_equal(owned, pages);
+    assert_int_equal(report.items, items);
+    for (uint64_t slot = 0; slot < (uint64_t)segment->geometry.rows * segment->geometry.pins; slot++)
+        assert_int_equal(atomic_load(&segment->pins[slot]), 0);
 }
 #endif

@@ -186,7 +186,8 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
     struct fb_segment *segment = &cache->segment;
     struct fb_entry *entry = &segment->entries[newcomer->unit];
     uint64_t need = fb_pages_for(segment, newcomer->bytes), taken;
-    uint64_t most = fb_segment_pages_in(segment, fb_members_share(segment));
+    uint64_t most = fb_segment_pages_in(segment, fb_members_share(segment) +
+                                                     (segment->memory ? segment->layout.fixed_bytes : 0));
 
     *lost = false;
     /* Room is looked for before the claim: who is not admitted keeps nobody waiting. */
