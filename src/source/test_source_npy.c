@@ -398,7 +398,7 @@ static void nothing_readable_is_an_error_at_open(void **state)
 /* What is in a file. */
 static size_t read_back(const char *path, unsigned char *bytes, size_t size)
 {
-    char whole[256];
+    char whole[512];
     FILE *file;
     size_t got;
 
