@@ -42,6 +42,14 @@ INLINE float bits_f32(uint32_t bits)
     return value;
 }
 
+/* Both are computed, one is kept: a branch would keep the loops from being vectorised. */
+INLINE uint32_t pick(bool first, uint32_t one, uint32_t two)
+{
+    uint32_t mask = -(uint32_t)first;
+
+    return (one & mask) | (two & ~mask);
+}
+
 INLINE uint16_t f32_to_f16(float value)
 {
     uint32_t bits = f32_bits(value), sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
@@ -51,10 +59,10 @@ INLINE uint16_t f32_to_f16(float value)
     /* 0.5f has its lowest bit where f16's subnormals have theirs: the addition rounds. */
     uint32_t small = f32_bits(bits_f32(size) + 0.5f) - f32_bits(0.5f);
     uint32_t nan = 0x7e00 | (size >> 13 & 0x3ff);
-    uint32_t result = size < 0x38800000 ? small : normal; /* below 2^-14 */
+    uint32_t result = pick(size < 0x38800000, small, normal); /* below 2^-14 */
 
-    result = size >= 0x47800000 ? 0x7c00 : result; /* from 65536 on */
-    result = size > 0x7f800000 ? nan : result;
+    result = pick(size >= 0x47800000, 0x7c00, result); /* from 65536 on */
+    result = pick(size > 0x7f800000, nan, result);
     return (uint16_t)(sign | result);
 }
 
@@ -63,10 +71,10 @@ INLINE float f16_to_f32(uint16_t half)
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, size = half & 0x7fff;
     uint32_t normal = (size << 13) + (112u << 23);
     uint32_t small = f32_bits((float)(int32_t)size * 0x1p-24f);
-    uint32_t special = 0x7f800000 | size << 13 | (size > 0x7c00 ? 0x400000 : 0);
-    uint32_t result = size < 0x400 ? small : normal;
+    uint32_t special = 0x7f800000 | size << 13 | pick(size > 0x7c00, 0x400000, 0);
+    uint32_t result = pick(size < 0x400, small, normal);
 
-    result = size >= 0x7c00 ? special : result;
+    result = pick(size >= 0x7c00, special, result);
     return bits_f32(sign | result);
 }
 
@@ -76,27 +84,28 @@ INLINE uint16_t f32_to_bf16(float value)
     uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     uint32_t nan = bits >> 16 | 0x40;
 
-    return (uint16_t)((bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+    return (uint16_t)pick((bits & 0x7fffffff) > 0x7f800000, nan, rounded);
 }
 
 INLINE float bf16_to_f32(uint16_t value)
 {
     uint32_t bits = (uint32_t)value << 16;
 
-    return bits_f32(bits | ((bits & 0x7fffffff) > 0x7f800000 ? 0x400000 : 0));
+    return bits_f32(bits | pick((bits & 0x7fffffff) > 0x7f800000, 0x400000, 0));
 }
 
-/* To f32 rounded "to odd": what is not exact gets a last bit of 1, so that rounding once more to
- * fewer bits gives what rounding once would have given. */
-INLINE float f64_to_odd(double value)
+/* To f32 by way of fewer bits, rounded "to odd": all that is cut off makes the last bit kept a 1, so
+ * that rounding once more, to at least two bits less, gives what rounding once would have given.
+ * What f32 cannot hold exactly even so is too small for the type it is on its way to. */
+INLINE float f64_to_odd(double value, unsigned cut)
 {
-    float near = (float)value;
-    uint32_t bits = f32_bits(near);
-    double size = __builtin_fabs(value), near_size = __builtin_fabs((double)near);
-    uint32_t up = size > near_size, down = size < near_size; /* both 0 if exact or a NaN */
-    uint32_t even = ~bits & 1;
+    uint64_t bits, low, below = ((uint64_t)1 << cut) - 1;
 
-    return bits_f32(bits + (up & even) - (down & even));
+    memcpy(&bits, &value, sizeof(bits));
+    low = bits & below;
+    bits = (bits & ~below) | ((low + below) & (below + 1)); /* carries if low is not 0 */
+    memcpy(&value, &bits, sizeof(value));
+    return (float)value;
 }
 
 INLINE float same_f32(float value)
@@ -121,8 +130,8 @@ INLINE float f64_to_f32(double value)
     X(bf16_to_f16, any_u16, any_u16, f32_to_f16(bf16_to_f32(value)))            \
     X(bf16_to_f64, any_u16, any_f64, (double)bf16_to_f32(value))                \
     X(f64_to_f32, any_f64, any_f32, f64_to_f32(value))                          \
-    X(f64_to_f16, any_f64, any_u16, f32_to_f16(f64_to_odd(value)))              \
-    X(f64_to_bf16, any_f64, any_u16, f32_to_bf16(f64_to_odd(value)))
+    X(f64_to_f16, any_f64, any_u16, f32_to_f16(f64_to_odd(value, 29)))              \
+    X(f64_to_bf16, any_f64, any_u16, f32_to_bf16(f64_to_odd(value, 43)))
 
 typedef void (*cast_fn)(void *restrict to, const void *restrict from, uint64_t count);
 

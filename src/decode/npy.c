@@ -176,7 +176,8 @@ static int parse_shape(struct fb_npy *npy, struct text *text, forebay_error *err
         comma = take(text, ',');
     }
     if (npy->ndim == 1 && !comma)
-        return fb_fail(error, FOREBAY_BAD_DATA, "the .npy header's shape is no tuple: (3) for (3,)");
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "the .npy header's shape is no tuple: (3) for (3,)");
     return FOREBAY_OK;
 }
 

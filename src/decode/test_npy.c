@@ -30,14 +30,14 @@ static void what_numpy_writes_is_understood(void **state)
         forebay_dtype dtype;
         bool swapped;
     } rows[] = {
-        { "|b1", FOREBAY_BOOL, false }, { "|u1", FOREBAY_U8, false },   { "|i1", FOREBAY_I8, false },
-        { "<u2", FOREBAY_U16, false },  { ">u2", FOREBAY_U16, true },   { "<u4", FOREBAY_U32, false },
-        { ">u4", FOREBAY_U32, true },   { "<u8", FOREBAY_U64, false },  { ">u8", FOREBAY_U64, true },
-        { "<i2", FOREBAY_I16, false },  { ">i2", FOREBAY_I16, true },   { "=i4", FOREBAY_I32, false },
-        { "<i8", FOREBAY_I64, false },  { "<f2", FOREBAY_F16, false },  { ">f2", FOREBAY_F16, true },
-        { "<f4", FOREBAY_F32, false },  { ">f8", FOREBAY_F64, true },   { "<c8", FOREBAY_C64, false },
-        { ">c16", FOREBAY_C128, true }, { "<c16", FOREBAY_C128, false }, { ">b1", FOREBAY_BOOL, false },
-        { "f4", FOREBAY_F32, false },   { "|?", FOREBAY_BOOL, false },
+        { "|b1", FOREBAY_BOOL, false }, { "|u1", FOREBAY_U8, false }, { "|i1", FOREBAY_I8, false },
+        { "<u2", FOREBAY_U16, false }, { ">u2", FOREBAY_U16, true }, { "<u4", FOREBAY_U32, false },
+        { ">u4", FOREBAY_U32, true }, { "<u8", FOREBAY_U64, false }, { ">u8", FOREBAY_U64, true },
+        { "<i2", FOREBAY_I16, false }, { ">i2", FOREBAY_I16, true }, { "=i4", FOREBAY_I32, false },
+        { "<i8", FOREBAY_I64, false }, { "<f2", FOREBAY_F16, false }, { ">f2", FOREBAY_F16, true },
+        { "<f4", FOREBAY_F32, false }, { ">f8", FOREBAY_F64, true }, { "<c8", FOREBAY_C64, false },
+        { ">c16", FOREBAY_C128, true }, { "<c16", FOREBAY_C128, false },
+        { ">b1", FOREBAY_BOOL, false }, { "f4", FOREBAY_F32, false }, { "|?", FOREBAY_BOOL, false },
     };
     char dict[128];
 
@@ -45,8 +45,8 @@ static void what_numpy_writes_is_understood(void **state)
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         struct fb_npy npy;
 
-        snprintf(dict, sizeof(dict), "{'descr': '%s', 'fortran_order': False, 'shape': (3, 4), }  \n",
-                 rows[i].descr);
+        snprintf(dict, sizeof(dict),
+                 "{'descr': '%s', 'fortran_order': False, 'shape': (3, 4), }  \n", rows[i].descr);
         assert_int_equal(parse_dict(&npy, dict), 0);
         assert_int_equal(npy.dtype, rows[i].dtype);
         assert_int_equal(npy.swapped, rows[i].swapped);

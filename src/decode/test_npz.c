@@ -95,7 +95,8 @@ static void add(const char *name, size_t bytes, unsigned how)
     at = put_text(zip.entries, at, name);
     if (extra) {
         at = put(zip.entries, at, 1 | 24 << 16, 4);
-        at = put(zip.entries, put(zip.entries, put(zip.entries, at, said, 8), packed, 8), header, 8);
+        at = put(zip.entries, at, said, 8);
+        at = put(zip.entries, put(zip.entries, at, packed, 8), header, 8);
     }
     zip.entries_bytes = at;
     zip.count++;

@@ -11,7 +11,7 @@
 typedef int (*fb_glob_fn)(void *data, const char *pattern, forebay_error *error);
 int fb_glob_expand(const char *pattern, fb_glob_fn fn, void *data, forebay_error *error);
 
-/* Is there anything in the first `length` bytes that is no plain text? (Braces are not looked at.) */
+/* Is there anything but plain text in the first `length` bytes? Braces are not looked at. */
 bool fb_glob_is_magic(const char *pattern, size_t length);
 /* One component of a path against one of a pattern, `length` bytes of it. As in a shell, a leading
  * dot must be written. */

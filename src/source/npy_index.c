@@ -256,7 +256,7 @@ int fb_npy_index_open(struct fb_npy_index *index, const struct fb_files *files, 
 
 void fb_npy_index_release(struct fb_npy_index *index)
 {
-    fb_block_free(index->budget, FB_STAGE_INDEX, index->rows, index->files ? index->files->count : 0,
-                  sizeof(*index->rows));
+    fb_block_free(index->budget, FB_STAGE_INDEX, index->rows,
+                  index->files ? index->files->count : 0, sizeof(*index->rows));
     index->rows = NULL;
 }

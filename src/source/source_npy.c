@@ -43,7 +43,8 @@ static void npy_close(struct fb_source *source)
         fb_files_release(&npy->fields[i].files);
     fb_block_free(npy->budget, FB_STAGE_INDEX, npy->work, 1, FB_NPZ_WORK_BYTES);
     fb_block_free(npy->budget, FB_STAGE_INDEX, npy->joins, npy->room, sizeof(*npy->joins));
-    fb_block_free(npy->budget, FB_STAGE_INDEX, npy->base.fields, npy->room, sizeof(struct fb_field));
+    fb_block_free(npy->budget, FB_STAGE_INDEX, npy->base.fields, npy->room,
+                  sizeof(*npy->base.fields));
     fb_block_free(npy->budget, FB_STAGE_INDEX, npy->fields, npy->room, sizeof(*npy->fields));
     fb_block_free(npy->budget, FB_STAGE_INDEX, npy, 1, sizeof(*npy));
 }

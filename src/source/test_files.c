@@ -286,7 +286,8 @@ static void the_path_opens_from_anywhere(void **state)
     make_file("a/1.bin", 3);
     assert_non_null(getcwd(here, sizeof(here)));
     assert_int_equal(chdir(folder), 0);
-    assert_int_equal(fb_files_list(&files, "source.path", patterns, 1, "", budget, NULL, &error), 0);
+    assert_int_equal(fb_files_list(&files, "source.path", patterns, 1, "", budget, NULL, &error),
+                     0);
     assert_int_equal(chdir(here), 0);
     fb_files_place(&files, 0, path, sizeof(path));
     assert_string_equal(path, "a/1.bin");

@@ -125,7 +125,8 @@ static int look_and_add(struct fb_walk *walk, int parent, const char *at, size_t
 
 static int too_long(const struct fb_walk *walk, const char *name, forebay_error *error)
 {
-    return fb_fail(error, FOREBAY_BAD_DATA, "the path is too long: '%.200s...%s'", walk->path, name);
+    return fb_fail(error, FOREBAY_BAD_DATA, "the path is too long: '%.200s...%.200s'", walk->path,
+                   name);
 }
 
 static int visit(struct fb_walk *walk, size_t length, const char *pattern, forebay_error *error);
@@ -196,8 +197,8 @@ static int visit_entry(struct fb_walk *walk, int parent, size_t length, const st
         return maybe_folder ? descend(walk, length, name, strlen(name), step->rest, error)
                             : FOREBAY_OK;
     /* A folder called a.npy is a mistake worth a word; one that * alone found is none. */
-    return look_and_add(walk, parent, name, length, name, step->pattern[0] != '*' || step->bytes > 1,
-                        error);
+    return look_and_add(walk, parent, name, length, name,
+                        step->pattern[0] != '*' || step->bytes > 1, error);
 }
 
 static DIR *open_folder(struct fb_walk *walk, forebay_error *error, int *status)
@@ -208,7 +209,8 @@ static DIR *open_folder(struct fb_walk *walk, forebay_error *error, int *status)
     if (folder || errno == ENOENT || errno == ENOTDIR || errno == ELOOP)
         return folder;
     if (errno == EACCES) /* not silently: there may be files in it */
-        fb_warn(walk->log, "the folder '%s' may not be read; what is in it is left out", walk->path);
+        fb_warn(walk->log, "the folder '%s' may not be read; what is in it is left out",
+                walk->path);
     else
         *status = fb_fail_errno(error, FOREBAY_IO, "cannot list the folder '%s'", walk->path);
     return NULL;
