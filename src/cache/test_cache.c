@@ -323,7 +323,9 @@ static void crowd_run(int policy, bool uneven, unsigned resizes)
 {
     struct fb_budget *budget = budget_of(MUCH);
     struct fb_cache_options options = options_of(budget, policy, 300, uneven ? 0 : 5000, FB_MIB);
-    struct crowd crowd = { .units = 300, .uses = resizes ? UINT64_MAX : 3000, .uneven = uneven,
+    struct crowd crowd = { .units = 300,
+                           .uses = resizes ? UINT64_MAX : 3000,
+                           .uneven = uneven,
                            .fills = calloc(300, sizeof(*crowd.fills)) };
     pthread_t threads[4];
 
