@@ -452,6 +452,9 @@ void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_repor
     fb_report_read(&cache->segment, report);
     report->bytes += cache->segment.memory ? 0 : cache->local_bytes;
     report->limit_bytes = fb_limit_together(cache);
+    pthread_mutex_lock(&cache->lock);
+    report->share_bytes = cache->limit;
+    pthread_mutex_unlock(&cache->lock);
 }
 
 /* What this member did since it has the row. */

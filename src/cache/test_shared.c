@@ -44,6 +44,7 @@ static void what_one_fills_the_other_finds(void **state)
     assert_int_equal(report.misses, 50);
     assert_int_equal(report.items, 50);
     assert_int_equal(report.limit_bytes, 2 * FB_MIB);
+    assert_int_equal(report.share_bytes, FB_MIB);
     fb_cache_close(one); /* gives its share back; what fits in the other's stays */
     fb_cache_read_report(two, &report);
     assert_int_equal(report.limit_bytes, FB_MIB);
