@@ -12,8 +12,8 @@
 #include "config/config.h"
 #include "memory/block.h"
 
-#define WAIT_NS 1000000000u  /* for another's fill, at most (the deadlock law of design.md) */
-#define SLICE_NS 50000000u   /* and how often it is asked whether the other still lives */
+#define WAIT_NS 1000000000u       /* for another's fill, at most (the deadlock law of design.md) */
+#define SLICE_NS 50000000u        /* and how often it is asked whether the other still lives */
 #define FRESH ((uint64_t)1 << 63) /* in pin->entry: the pages were never written */
 #define OS_PAGE 4096
 
@@ -130,6 +130,7 @@ void fb_cache_close(struct fb_cache *cache)
         return;
     }
     budget = cache->options.budget;
+    fb_keeper_start(cache);
     fb_service_close(cache, false);
     bytes = fb_limit_leave(cache);
     cache_free(cache);
@@ -189,8 +190,7 @@ static bool become_reader(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
                           struct fb_cache_pin *pin, bool *lost)
 {
     struct fb_segment *segment = &cache->segment;
-    struct fb_candidate newcomer = { .unit = unit, .when = stamp(cache, next_use),
-                                     .bytes = bytes };
+    struct fb_candidate newcomer = { .unit = unit, .when = stamp(cache, next_use), .bytes = bytes };
     uint64_t slot;
     uint32_t head;
     bool fresh;
@@ -204,14 +204,14 @@ static bool become_reader(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
         fb_pin_clear(segment, &cache->member, slot);
         return false;
     }
-    *pin = (struct fb_cache_pin){ .unit = unit, .bytes = bytes,
-                                  .entry = slot | (fresh ? FRESH : 0), .page = head };
+    *pin = (struct fb_cache_pin){
+        .unit = unit, .bytes = bytes, .entry = slot | (fresh ? FRESH : 0), .page = head
+    };
     return true;
 }
 
 /* Another fills it. True: look again; false: it takes too long. */
-static bool wait_for_fill(struct fb_cache *cache, uint64_t unit, uint64_t state,
-                          uint64_t *deadline)
+static bool wait_for_fill(struct fb_cache *cache, uint64_t unit, uint64_t state, uint64_t *deadline)
 {
     uint64_t now = fb_now_ns();
 
@@ -344,8 +344,8 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
     return status;
 }
 
-int fb_cache_read(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset,
-                  void *to, uint64_t bytes, forebay_error *error)
+int fb_cache_read(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset, void *to,
+                  uint64_t bytes, forebay_error *error)
 {
     return move_bytes(cache, pin, offset, to, NULL, bytes, error);
 }
@@ -399,7 +399,7 @@ void fb_cache_done(struct fb_cache *cache, struct fb_cache_pin *pin)
 
 void fb_cache_last_epoch(struct fb_cache *cache, bool last)
 {
-    atomic_store(&cache->last_epoch, last);
+    atomic_store(&cache->last_epoch, last && !cache->options.keep_s);
 }
 
 /* ---- what is measured ---- */
@@ -407,7 +407,9 @@ void fb_cache_last_epoch(struct fb_cache *cache, bool last)
 uint64_t fb_cache_index_bytes(uint64_t units)
 {
     struct fb_geometry geometry = { .entries = fb_max(fb_min(units, FB_UNITS_MAX), 1),
-                                    .page_bytes = OS_PAGE, .rows = FB_ROWS_MAX, .pins = 64 };
+                                    .page_bytes = OS_PAGE,
+                                    .rows = FB_ROWS_MAX,
+                                    .pins = 64 };
     struct fb_layout layout;
 
     geometry.pages = geometry.entries;
@@ -424,27 +426,17 @@ uint64_t fb_cache_holds(uint64_t limit, uint64_t units, uint64_t unit_bytes)
     return limit <= index || !unit_bytes ? 0 : fb_min((limit - index) / unit_bytes, units);
 }
 
-static void read_sizes(struct fb_cache *cache, struct fb_cache_report *report)
-{
-    struct fb_segment *segment = &cache->segment;
-
-    report->items = fb_members_total(segment, FB_COUNT_ITEMS_IN) -
-                    fb_members_total(segment, FB_COUNT_ITEMS_OUT) -
-                    atomic_load(&segment->header->items_lost);
-    report->bytes = (segment->memory ? 0 : segment->layout.fixed_bytes + cache->local_bytes) +
-                    fb_pages_used(segment) * segment->layout.page_cost;
-    report->limit_bytes = fb_limit_together(cache);
-    report->members = fb_members_count(segment);
-}
-
-static void read_counts(struct fb_cache *cache, struct fb_cache_report *report, bool together)
+void fb_report_read(const struct fb_segment *segment, struct fb_cache_report *report)
 {
     uint64_t counts[FB_COUNTS];
 
     for (unsigned i = 0; i < FB_COUNTS; i++)
-        counts[i] = together ? fb_members_total(&cache->segment, i)
-                             : atomic_load(&cache->segment.rows[cache->member.row].counts[i]) -
-                                   cache->counts_before[i];
+        counts[i] = fb_members_total(segment, i);
+    report->items = counts[FB_COUNT_ITEMS_IN] - counts[FB_COUNT_ITEMS_OUT] -
+                    atomic_load(&segment->header->items_lost);
+    report->bytes = (segment->memory ? 0 : segment->layout.fixed_bytes) +
+                    fb_pages_used(segment) * segment->layout.page_cost;
+    report->members = fb_members_count(segment);
     report->hits = counts[FB_COUNT_HITS];
     report->misses = counts[FB_COUNT_MISSES];
     report->bypasses = counts[FB_COUNT_BYPASSES];
@@ -452,23 +444,36 @@ static void read_counts(struct fb_cache *cache, struct fb_cache_report *report, 
     report->waits = counts[FB_COUNT_WAITS];
 }
 
-static void read_report(struct fb_cache *cache, struct fb_cache_report *report, bool together)
+void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_report *report)
 {
     *report = (struct fb_cache_report){ 0 };
     if (!atomic_load(cache->alive))
         return;
-    read_sizes(cache, report);
-    read_counts(cache, report, together);
+    fb_report_read(&cache->segment, report);
+    report->bytes += cache->segment.memory ? 0 : cache->local_bytes;
+    report->limit_bytes = fb_limit_together(cache);
+    pthread_mutex_lock(&cache->lock);
+    report->share_bytes = cache->limit;
+    pthread_mutex_unlock(&cache->lock);
+}
+
+/* What this member did since it has the row. */
+static uint64_t own_count(const struct fb_cache *cache, unsigned what)
+{
+    return atomic_load(&cache->segment.rows[cache->member.row].counts[what]) -
+           cache->counts_before[what];
 }
 
 void fb_cache_read_report(struct fb_cache *cache, struct fb_cache_report *report)
 {
-    read_report(cache, report, false);
-}
-
-void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_report *report)
-{
-    read_report(cache, report, true);
+    fb_cache_read_report_together(cache, report);
+    if (!atomic_load(cache->alive))
+        return;
+    report->hits = own_count(cache, FB_COUNT_HITS);
+    report->misses = own_count(cache, FB_COUNT_MISSES);
+    report->bypasses = own_count(cache, FB_COUNT_BYPASSES);
+    report->evictions = own_count(cache, FB_COUNT_EVICTIONS);
+    report->waits = own_count(cache, FB_COUNT_WAITS);
 }
 
 double fb_cache_hit_rate(const struct fb_cache_report *report)

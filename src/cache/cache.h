@@ -33,17 +33,19 @@ struct fb_cache_memory {
 
 struct fb_cache_options {
     uint64_t unit_count;
-    uint64_t unit_bytes;     /* of every unit if all are equal, else 0 */
+    uint64_t unit_bytes; /* of every unit if all are equal, else 0 */
     uint64_t unit_bytes_median, unit_bytes_max;
-    uint64_t limit_bytes;    /* index and waste included */
-    int policy;              /* FB_POLICY_FILL, _NEXT_USE or _LRU: resolved, never AUTO */
-    unsigned pins_max;       /* units pinned or being filled at once by this process */
-    int share;               /* FB_SHARE_* ; OFF: private memory */
-    uint64_t identity;       /* which caches are the same (source, decode options, version) */
+    uint64_t limit_bytes; /* index and waste included */
+    int policy;           /* FB_POLICY_FILL, _NEXT_USE or _LRU: resolved, never AUTO */
+    unsigned pins_max;    /* units pinned or being filled at once by this process */
+    int share;            /* FB_SHARE_* ; OFF: private memory */
+    uint64_t identity;    /* which caches are the same (source, decode options, version) */
     struct fb_budget *budget;
     const struct fb_log *log;
-    uint64_t job; /* members with another one follow another order; 0: not known, none in particular */
+    uint64_t
+        job; /* members with another one follow another order; 0: not known, none in particular */
     const struct fb_cache_memory *memory; /* NULL: this machine's */
+    uint64_t keep_s; /* stays warm for so long after the last process left; 0: does not */
 };
 
 int fb_cache_open(struct fb_cache **out, const struct fb_cache_options *options,
@@ -71,15 +73,16 @@ struct fb_cache_pin {
 enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
                                    uint64_t next_use, bool wait, struct fb_cache_pin *pin);
 /* Copy bytes [offset, offset + bytes) of a pinned unit out, or of one being filled in. */
-int fb_cache_read(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset,
-                  void *to, uint64_t bytes, forebay_error *error);
+int fb_cache_read(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset, void *to,
+                  uint64_t bytes, forebay_error *error);
 int fb_cache_write(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset,
                    const void *from, uint64_t bytes, forebay_error *error);
 void fb_cache_publish(struct fb_cache *cache, struct fb_cache_pin *pin); /* FILL -> HIT: pinned */
 void fb_cache_abandon(struct fb_cache *cache, struct fb_cache_pin *pin);
 void fb_cache_done(struct fb_cache *cache, struct fb_cache_pin *pin);
 
-/* The last epoch, if known: fill and next-use admit nothing more. */
+/* The last epoch, if known: fill and next-use admit nothing more, unless another job shares the
+ * cache or it is kept. */
 void fb_cache_last_epoch(struct fb_cache *cache, bool last);
 /* Change this process's share of the limit; evicts down to it. Returns what was reached. */
 uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes);
@@ -87,7 +90,8 @@ uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes);
 struct fb_cache_report {
     uint64_t items, bytes, limit_bytes;
     uint64_t hits, misses, bypasses, evictions, waits; /* of this process, or of all together */
-    uint64_t members; /* processes that share it now */
+    uint64_t members;                                  /* processes that share it now */
+    uint64_t share_bytes; /* this process's part of the limit: what fb_cache_set_limit sets */
 };
 /* Of this process: items, bytes and limit are the whole cache's, the counts are its own. For an
  * epoch: the difference of two reports. [any thread] */
@@ -100,6 +104,24 @@ bool fb_cache_is_shared(const struct fb_cache *cache);
 /* The name members meet under, "" for a private cache. */
 #define FB_CACHE_NAME_BYTES 80
 void fb_cache_name(const struct fb_cache *cache, char name[FB_CACHE_NAME_BYTES]);
+
+/* ---- for `forebay cache list|drop` ---- */
+
+#define FB_CACHE_PIDS 16
+struct fb_cache_listed {
+    char name[FB_CACHE_NAME_BYTES];
+    struct fb_cache_report report; /* of all members together */
+    int pids[FB_CACHE_PIDS];       /* the first of them */
+    unsigned pid_count;
+};
+/* The shared caches of this user that are alive, at most `most` of them. Returns how many. */
+size_t fb_cache_list(struct fb_cache_listed *list, size_t most);
+/* Evict everything that nobody is using right now and give the memory back to the system. */
+int fb_cache_drop(const char *name, uint64_t *bytes, forebay_error *error);
+
+/* `forebay cache keep TEXT`, which closing a cache with keep_s starts: returns at once, in the
+ * starter; the keeper itself ends here. */
+int fb_cache_keeper_run(const char *text, forebay_error *error);
 
 /* Bytes of index for `units`, and what a cache of `limit` bytes can hold of equal units: the one
  * formula for plan and run. Both are of a shared cache; a private one's are a little better. */

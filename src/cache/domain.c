@@ -109,9 +109,10 @@ uint64_t fb_cache_memory_domain(void)
 /* What launchers say of the job; all its ranks and worker processes inherit it. */
 uint64_t fb_cache_job(void)
 {
-    static const char *const names[] = { "SLURM_JOB_ID", "SLURM_STEP_ID", "TORCHELASTIC_RUN_ID",
-                                         "MASTER_ADDR", "MASTER_PORT", "PMIX_NAMESPACE",
-                                         "OMPI_MCA_ess_base_jobid" };
+    static const char *const names[] = {
+        "SLURM_JOB_ID", "SLURM_STEP_ID",  "TORCHELASTIC_RUN_ID",    "MASTER_ADDR",
+        "MASTER_PORT",  "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"
+    };
     uint64_t hash = 0;
 
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

@@ -29,8 +29,13 @@ struct play {
 static void scribble(struct fb_cache *cache, struct step step)
 {
     struct fb_layout *layout = &cache->segment.layout;
-    uint64_t areas[] = { 0, layout->rows_at, layout->pins_at, layout->entries_at,
-                         layout->owners_at, layout->links_at, layout->bits_at,
+    uint64_t areas[] = { 0,
+                         layout->rows_at,
+                         layout->pins_at,
+                         layout->entries_at,
+                         layout->owners_at,
+                         layout->links_at,
+                         layout->bits_at,
                          layout->summary_at };
     uint64_t at = areas[step.unit % 8] + step.where % 1024;
     uint64_t value = step.value;
@@ -47,8 +52,8 @@ static void find(struct play *play, struct step step)
 
     if (play->answers[which] != FB_CACHE_MISS)
         return;
-    play->answers[which] = fb_cache_find(play->cache, step.unit, bytes, step.value, false,
-                                         &play->pins[which]);
+    play->answers[which] =
+        fb_cache_find(play->cache, step.unit, bytes, step.value, false, &play->pins[which]);
 }
 
 static void copy(struct play *play, struct step step)
@@ -116,8 +121,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct fb_budget *budget = NULL;
     struct fb_cache_options options = {
-        .unit_count = UNITS, .unit_bytes_median = 20000, .unit_bytes_max = 40000,
-        .limit_bytes = FB_MIB, .pins_max = PINS, .share = FB_SHARE_OFF,
+        .unit_count = UNITS,
+        .unit_bytes_median = 20000,
+        .unit_bytes_max = 40000,
+        .limit_bytes = FB_MIB,
+        .pins_max = PINS,
+        .share = FB_SHARE_OFF,
     };
     struct play *play;
 

@@ -19,28 +19,32 @@ struct fb_cache {
     struct fb_member member;
     struct fb_cache_options options; /* log points to `log` */
     struct fb_log log;
-    uint64_t local_bytes;       /* this struct, the service's thread */
-    void *alive_page;           /* wiped in a forked child: then *alive is 0 */
+    uint64_t local_bytes; /* this struct, the service's thread */
+    void *alive_page;     /* wiped in a forked child: then *alive is 0 */
     _Atomic uint32_t *alive;
-    struct fb_service *service; /* NULL: private */
+    struct fb_service *service;        /* NULL: private */
     uint64_t counts_before[FB_COUNTS]; /* the row's, when this member took it */
-    atomic_int policy;          /* the effective one */
+    atomic_int policy;                 /* the effective one */
     atomic_bool several_jobs, last_epoch;
-    _Atomic uint64_t draws;     /* random numbers drawn */
-    atomic_bool indebted;       /* owed > 0 */
+    _Atomic uint64_t draws; /* random numbers drawn */
+    atomic_bool indebted;   /* owed > 0 */
 
     pthread_mutex_t lock;
     /* Guarded by lock: */
-    uint64_t limit;       /* as it was asked for: share + local_bytes, not rounded */
-    uint64_t share;       /* of pages and index: what this process may give */
-    uint64_t given;       /* what it gives now, in its ledger */
-    uint64_t owed;        /* no longer given, but still in use by pinned units: not yet refunded */
+    uint64_t limit; /* as it was asked for: share + local_bytes, not rounded */
+    uint64_t share; /* of pages and index: what this process may give */
+    uint64_t given; /* what it gives now, in its ledger */
+    uint64_t owed;  /* no longer given, but still in use by pinned units: not yet refunded */
     uint64_t grow_not_before_ns;
     struct fb_cost cost;
 
     pthread_mutex_t watch_lock; /* guards watch; one sweep at a time in this process */
     struct fb_watch watch;
 };
+
+/* ---- cache.c ---- */
+/* All of a report but the limit. */
+void fb_report_read(const struct fb_segment *segment, struct fb_cache_report *report);
 
 /* ---- unit.c: a unit's pages ---- */
 /* Evict it if it is READY and nobody has it pinned. */
@@ -78,5 +82,8 @@ int fb_service_open(struct fb_cache *cache, forebay_error *error); /* finds or m
 int fb_service_start(struct fb_cache *cache, forebay_error *error);
 void fb_service_close(struct fb_cache *cache, bool forked);
 void fb_service_look_around(struct fb_cache *cache); /* policy and jobs as they are now */
-#define FB_SERVICE_BYTES ((uint64_t)128 * 1024)      /* its stack and itself */
+/* ---- keep.c ---- */
+void fb_keeper_start(struct fb_cache *cache); /* if it is to be kept and nobody else has it */
+
+#define FB_SERVICE_BYTES ((uint64_t)128 * 1024) /* its stack and itself */
 #endif

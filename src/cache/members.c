@@ -61,8 +61,7 @@ static void raise_high(struct fb_segment *segment, uint64_t rows)
 {
     uint64_t now = atomic_load(&segment->header->rows_high);
 
-    while (now < rows &&
-           !atomic_compare_exchange_weak(&segment->header->rows_high, &now, rows))
+    while (now < rows && !atomic_compare_exchange_weak(&segment->header->rows_high, &now, rows))
         continue;
 }
 
@@ -87,6 +86,9 @@ static void fill_in(struct fb_segment *segment, unsigned row, uint32_t generatio
         .token = fb_member_token(row, generation),
         .hold = 0x80000000u | row << 23 | generation,
     };
+    /* What an earlier member left here pins nothing any more. */
+    for (uint32_t i = 0; i < segment->geometry.pins; i++)
+        atomic_store(&segment->pins[(uint64_t)row * segment->geometry.pins + i], 0);
     atomic_store(&segment->rows[row].born, tag(generation, start_time((int)getpid())));
     atomic_store(&segment->rows[row].job, job);
 }
@@ -283,8 +285,7 @@ static int open_watch(const struct fb_segment *segment, unsigned row, uint64_t l
     return fd;
 }
 
-int fb_watch_row(struct fb_watch *watch, const struct fb_segment *segment, unsigned row,
-                 bool *dead)
+int fb_watch_row(struct fb_watch *watch, const struct fb_segment *segment, unsigned row, bool *dead)
 {
     uint64_t life = atomic_load(&segment->rows[row].life);
 

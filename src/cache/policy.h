@@ -18,7 +18,7 @@
 
 struct fb_candidate {
     uint64_t unit;
-    uint64_t when;  /* lru: last use; next-use: next use, UINT64_MAX: not known */
+    uint64_t when; /* lru: last use; next-use: next use, UINT64_MAX: not known */
     uint64_t bytes;
 };
 

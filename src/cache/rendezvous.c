@@ -84,7 +84,9 @@ static int receive(int fd, int timeout_ms, uint64_t *id)
     struct greeting greeting;
     union control control;
     struct iovec part = { .iov_base = &greeting, .iov_len = sizeof(greeting) };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = control.bytes,
                               .msg_controllen = sizeof(control.bytes) };
     int memory;
 
@@ -130,7 +132,9 @@ static void send_memory(int fd, int memory, uint64_t id)
     struct greeting greeting = { .magic = FB_SEGMENT_MAGIC, .id = id };
     union control control;
     struct iovec part = { .iov_base = &greeting, .iov_len = sizeof(greeting) };
-    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes,
+    struct msghdr message = { .msg_iov = &part,
+                              .msg_iovlen = 1,
+                              .msg_control = control.bytes,
                               .msg_controllen = sizeof(control.bytes) };
 
     memset(&control, 0, sizeof(control));

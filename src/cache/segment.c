@@ -38,7 +38,8 @@ static uint64_t pages_wanted(const struct fb_geometry *geometry,
     uint64_t each = 1, all;
 
     if (geometry->chained)
-        each = fb_max(options->unit_bytes_max, options->unit_bytes_median) / geometry->page_bytes + 1;
+        each =
+            fb_max(options->unit_bytes_max, options->unit_bytes_median) / geometry->page_bytes + 1;
     if (!fb_mul(geometry->entries, each, &all))
         all = most;
     return fb_min(fb_min(all, most), FB_UNITS_MAX);
@@ -186,8 +187,8 @@ int fb_segment_put(struct fb_segment *segment, uint64_t at, const void *from, ui
     /* Writing makes the pages without a fault each: twice as fast as through the mapping. What a
      * write cannot do (no memory, a signal) the mapping does. */
     while (fresh && segment->fd >= 0 && done < bytes) {
-        ssize_t wrote = pwrite(segment->fd, (const char *)from + done, bytes - done,
-                               (off_t)(offset + done));
+        ssize_t wrote =
+            pwrite(segment->fd, (const char *)from + done, bytes - done, (off_t)(offset + done));
 
         if (wrote <= 0)
             break;

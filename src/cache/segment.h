@@ -46,20 +46,29 @@ struct fb_header {
     uint32_t ready; /* written last by whoever made the segment */
     uint64_t id;    /* random: tells two segments of one name apart */
     struct fb_geometry geometry;
-    _Atomic uint64_t rows_high; /* rows ever used: nobody looks further */
-    _Atomic uint64_t reach;     /* pages ever used: nobody looks further */
-    _Atomic uint64_t touched;   /* pages from here on hold no memory: never written, or punched */
+    _Atomic uint64_t rows_high;  /* rows ever used: nobody looks further */
+    _Atomic uint64_t reach;      /* pages ever used: nobody looks further */
+    _Atomic uint64_t touched;    /* pages from here on hold no memory: never written, or punched */
     _Atomic uint64_t items_lost; /* correction of the rows' counters after deaths */
+    _Atomic uint64_t drops;      /* how often it was dropped: then a keeper leaves */
 };
 
 /* Counters of a row. They go on counting through all members that have the row one after the
  * other: the sum over all rows is that of all members, living and dead. */
-enum { FB_COUNT_HITS, FB_COUNT_MISSES, FB_COUNT_BYPASSES, FB_COUNT_EVICTIONS, FB_COUNT_WAITS,
-       FB_COUNT_ITEMS_IN, FB_COUNT_ITEMS_OUT, FB_COUNTS };
+enum {
+    FB_COUNT_HITS,
+    FB_COUNT_MISSES,
+    FB_COUNT_BYPASSES,
+    FB_COUNT_EVICTIONS,
+    FB_COUNT_WAITS,
+    FB_COUNT_ITEMS_IN,
+    FB_COUNT_ITEMS_OUT,
+    FB_COUNTS
+};
 
 /* One member (members.h). */
 struct fb_row {
-    _Atomic uint64_t life;  /* generation and pid of the member; one word, so one CAS takes it */
+    _Atomic uint64_t life; /* generation and pid of the member; one word, so one CAS takes it */
     /* Each of these with the generation, so that an earlier member's is not taken for it: */
     _Atomic uint64_t born;  /* its start time: a pid that was given again is somebody else */
     _Atomic uint64_t given; /* what it has in its ledger for this cache */
@@ -72,9 +81,9 @@ struct fb_row {
 /* One unit (entries.h): 32 bytes. */
 struct fb_entry {
     _Atomic uint64_t state;
-    _Atomic uint64_t when;  /* lru: last use; next-use: next use */
+    _Atomic uint64_t when; /* lru: last use; next-use: next use */
     _Atomic uint64_t bytes;
-    _Atomic uint32_t head;  /* its first page */
+    _Atomic uint32_t head; /* its first page */
     uint32_t spare;
 };
 
@@ -83,8 +92,8 @@ struct fb_segment {
     struct fb_geometry geometry;
     struct fb_layout layout;
     char *base;
-    int fd;             /* -1: private */
-    uint64_t grain;     /* memory comes in such steps: 4 KiB, or huge pages */
+    int fd;         /* -1: private */
+    uint64_t grain; /* memory comes in such steps: 4 KiB, or huge pages */
     uint64_t id;
     const struct fb_cache_memory *memory; /* data pages lie elsewhere (a device); or NULL */
     struct fb_header *header;

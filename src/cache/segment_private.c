@@ -18,8 +18,8 @@ int fb_segment_private_new(struct fb_segment *segment, const struct fb_geometry 
     segment->base = fb_map_reserved(segment->layout.total, error);
     /* Where the system promises no more than it has, room to grow cannot be had. */
     if (!segment->base) {
-        segment->geometry.pages = fb_min(geometry->pages,
-                                         options->limit_bytes / geometry->page_bytes + 1);
+        segment->geometry.pages =
+            fb_min(geometry->pages, options->limit_bytes / geometry->page_bytes + 1);
         fb_geometry_layout(&segment->geometry, !options->memory, &segment->layout);
         segment->base = fb_map_reserved(segment->layout.total, error);
     }
@@ -28,8 +28,7 @@ int fb_segment_private_new(struct fb_segment *segment, const struct fb_geometry 
     /* What munmap is given later must be what was mapped. */
     segment->layout.total = fb_map_bytes(segment->layout.total);
     segment->grain = huge ? 2 * FB_MIB : 4 * FB_KIB;
-    madvise(segment->base, huge ? segment->layout.data_at : segment->layout.total,
-            MADV_NOHUGEPAGE);
+    madvise(segment->base, huge ? segment->layout.data_at : segment->layout.total, MADV_NOHUGEPAGE);
     fb_segment_aim(segment);
     fb_segment_format(segment, 0);
     return FOREBAY_OK;

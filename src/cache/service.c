@@ -17,17 +17,88 @@
 #include "config/config.h"
 
 #define STACK_BYTES ((size_t)96 * 1024)
-#define TICK_MS 250        /* new members are seen this often: then their death is seen at once */
+#define TICK_MS 250 /* new members are seen this often: then their death is seen at once */
 #define OPEN_NS 1000000000u
-#define ASK_MS 200         /* a member that does not answer is stopped: ask the next */
+#define ASK_MS 200 /* a member that does not answer is stopped: ask the next */
 
 struct fb_service {
+    struct fb_service *next; /* in `all` */
+    struct fb_cache *cache;
     char name[FB_NAME_TEXT];
     int holder, own; /* sockets bound to NAME (or -1) and NAME/row */
     int stop;        /* eventfd */
     bool running;
     pthread_t thread;
 };
+
+/*
+ * A child must not keep the names and the memory alive after its parent's death: it closes them
+ * when it is born. This needs a list of all shared caches of the process, used for nothing else.
+ */
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fb_service *all; /* guarded by all_lock */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+static void close_fds(struct fb_service *service)
+{
+    close_fd(&service->holder);
+    close_fd(&service->own);
+    close_fd(&service->stop);
+    fb_watch_release(&service->cache->watch);
+}
+
+static void before_fork(void)
+{
+    pthread_mutex_lock(&all_lock);
+}
+
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&all_lock);
+}
+
+static void in_child(void)
+{
+    for (struct fb_service *service = all; service; service = service->next) {
+        close_fds(service);
+        close_fd(&service->cache->segment.fd);
+    }
+    all = NULL;
+    pthread_mutex_unlock(&all_lock);
+}
+
+static void prepare_forks(void)
+{
+    pthread_atfork(before_fork, after_fork, in_child);
+}
+
+static void list_add(struct fb_service *service)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, prepare_forks);
+    pthread_mutex_lock(&all_lock);
+    service->next = all;
+    all = service;
+    pthread_mutex_unlock(&all_lock);
+}
+
+static void list_remove(struct fb_service *service)
+{
+    pthread_mutex_lock(&all_lock);
+    for (struct fb_service **at = &all; *at; at = &(*at)->next)
+        if (*at == service) {
+            *at = service->next;
+            break;
+        }
+    pthread_mutex_unlock(&all_lock);
+}
 
 void fb_service_look_around(struct fb_cache *cache)
 {
@@ -109,9 +180,7 @@ static void detach(struct fb_cache *cache)
 {
     fb_member_leave(&cache->segment, &cache->member);
     fb_segment_release(&cache->segment, false);
-    if (cache->service->own >= 0)
-        close(cache->service->own);
-    cache->service->own = -1;
+    close_fd(&cache->service->own);
 }
 
 /* One attempt. STOPPED: somebody else is at it, try again. */
@@ -144,9 +213,11 @@ int fb_service_open(struct fb_cache *cache, forebay_error *error)
 
     if (!service)
         return fb_fail(error, FOREBAY_NO_MEMORY, "no memory");
-    *service = (struct fb_service){ .holder = -1, .own = -1,
-                                    .stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) };
+    *service = (struct fb_service){
+        .cache = cache, .holder = -1, .own = -1, .stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)
+    };
     cache->service = service;
+    list_add(service);
     fb_rendezvous_name(service->name, hash_of(&cache->options));
     if (service->stop < 0 || !fb_watch_possible()) {
         status = fb_fail_errno(error, FOREBAY_NO_MEMORY, "this system cannot watch processes");
@@ -231,13 +302,13 @@ int fb_service_start(struct fb_cache *cache, forebay_error *error)
 {
     struct fb_service *service = cache->service;
     pthread_attr_t attributes;
-    sigset_t all, before;
+    sigset_t every, before;
     int failed;
 
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigfillset(&all); /* signals are the program's own affair */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigfillset(&every); /* signals are the program's own affair */
+    pthread_sigmask(SIG_SETMASK, &every, &before);
     failed = pthread_create(&service->thread, &attributes, serve, cache);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&attributes);
@@ -258,13 +329,8 @@ void fb_service_close(struct fb_cache *cache, bool forked)
         (void)!write(service->stop, &one, sizeof(one));
         pthread_join(service->thread, NULL);
     }
-    for (unsigned i = 0; i < 3; i++) {
-        int fd = i == 0 ? service->holder : i == 1 ? service->own : service->stop;
-
-        if (fd >= 0)
-            close(fd);
-    }
-    fb_watch_release(&cache->watch);
+    list_remove(service);
+    close_fds(service);
     free(service);
     cache->service = NULL;
 }

@@ -36,9 +36,12 @@ static bool take_over(struct fb_cache *cache, uint64_t dead, struct haul *haul)
         if (fb_state_phase(state) == FB_FREE || fb_state_phase(state) == FB_READY ||
             fb_state_member(state) != dead)
             continue;
+        if (state & FB_WHOLE) { /* it had only begun to evict: somebody may be reading */
+            fb_entry_move(segment, unit, state, FB_READY);
+            continue;
+        }
         if (haul->count == ROUND)
             return true;
-        /* What it was evicting counts as gone; what it was filling never counted. */
         if (fb_entry_move(segment, unit, state, FB_DYING | cache->member.token))
             haul->units[haul->count++] = (uint32_t)unit;
     }

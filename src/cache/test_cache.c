@@ -323,7 +323,9 @@ static void crowd_run(int policy, bool uneven, unsigned resizes)
 {
     struct fb_budget *budget = budget_of(MUCH);
     struct fb_cache_options options = options_of(budget, policy, 300, uneven ? 0 : 5000, FB_MIB);
-    struct crowd crowd = { .units = 300, .uses = resizes ? UINT64_MAX : 3000, .uneven = uneven,
+    struct crowd crowd = { .units = 300,
+                           .uses = resizes ? UINT64_MAX : 3000,
+                           .uneven = uneven,
                            .fills = calloc(300, sizeof(*crowd.fills)) };
     pthread_t threads[4];
 
@@ -459,6 +461,46 @@ static void a_damaged_chain_is_an_error_not_a_crash(void **state)
     fb_budget_free(budget);
 }
 
+static int device_put(void *data, uint64_t at, const void *from, uint64_t bytes,
+                      forebay_error *error)
+{
+    (void)error;
+    memcpy((char *)data + at, from, bytes);
+    return 0;
+}
+
+static int device_get(void *data, uint64_t at, void *to, uint64_t bytes, forebay_error *error)
+{
+    (void)error;
+    memcpy(to, (char *)data + at, bytes);
+    return 0;
+}
+
+static void pages_may_lie_in_a_device(void **state)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    struct fb_cache_memory memory = { .data = malloc(20 * 5100),
+                                      .put = device_put,
+                                      .get = device_get };
+    struct fb_cache_options options = options_of(budget, FB_POLICY_LRU, 100, 5000, 20 * 5005);
+    struct fb_cache_report report;
+    struct fb_cache *cache;
+
+    (void)state;
+    options.memory = &memory;
+    cache = open_of(&options);
+    for (uint64_t unit = 0; unit < 60; unit++)
+        assert_int_equal(use(cache, unit, 5000, 0), FB_CACHE_FILL);
+    fb_cache_read_report(cache, &report);
+    assert_true(report.items >= 19 && report.items <= 20);
+    assert_int_equal(report.limit_bytes, 20 * 5005);
+    assert_true(in_ledger(budget) < 65536); /* the index alone */
+    assert_int_equal(use(cache, 59, 5000, 0), FB_CACHE_HIT);
+    fb_cache_close(cache);
+    fb_budget_free(budget);
+    free(memory.data);
+}
+
 /* Printed, never judged: the machine may be busy. */
 static void what_a_lookup_costs(void **state)
 {
@@ -502,6 +544,7 @@ int main(void)
         cmocka_unit_test(who_waits_gets_what_the_other_has_read),
         cmocka_unit_test(a_child_finds_nothing_and_breaks_nothing),
         cmocka_unit_test(a_damaged_chain_is_an_error_not_a_crash),
+        cmocka_unit_test(pages_may_lie_in_a_device),
         cmocka_unit_test(what_a_lookup_costs),
     };
 

@@ -31,13 +31,20 @@ static inline struct fb_budget *budget_of(uint64_t bytes)
     return budget;
 }
 
-static inline struct fb_cache_options options_of(struct fb_budget *budget, int policy, uint64_t units,
-                                          uint64_t unit_bytes, uint64_t limit)
+static inline struct fb_cache_options options_of(struct fb_budget *budget, int policy,
+                                                 uint64_t units, uint64_t unit_bytes,
+                                                 uint64_t limit)
 {
     return (struct fb_cache_options){
-        .unit_count = units, .unit_bytes = unit_bytes, .unit_bytes_median = unit_bytes,
-        .unit_bytes_max = unit_bytes, .limit_bytes = limit, .policy = policy, .pins_max = 64,
-        .share = FB_SHARE_OFF, .budget = budget,
+        .unit_count = units,
+        .unit_bytes = unit_bytes,
+        .unit_bytes_median = unit_bytes,
+        .unit_bytes_max = unit_bytes,
+        .limit_bytes = limit,
+        .policy = policy,
+        .pins_max = 64,
+        .share = FB_SHARE_OFF,
+        .budget = budget,
     };
 }
 
@@ -92,7 +99,7 @@ static inline void check_unit(struct fb_cache *cache, const struct fb_cache_pin 
 
 /* Use a unit as a worker does; the answer. */
 static inline enum fb_cache_answer use(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
-                                uint64_t next_use)
+                                       uint64_t next_use)
 {
     struct fb_cache_pin pin;
     enum fb_cache_answer answer = fb_cache_find(cache, unit, bytes, next_use, true, &pin);
@@ -150,7 +157,8 @@ static inline void audit(struct fb_cache *cache, unsigned members)
     }
     assert_int_equal(owned, pages);
     assert_int_equal(report.items, items);
-    for (uint64_t slot = 0; slot < (uint64_t)segment->geometry.rows * segment->geometry.pins; slot++)
+    for (uint64_t slot = 0; slot < (uint64_t)segment->geometry.rows * segment->geometry.pins;
+         slot++)
         assert_int_equal(atomic_load(&segment->pins[slot]), 0);
 }
 #endif

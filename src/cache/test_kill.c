@@ -280,7 +280,8 @@ static void a_death_lowers_the_limit_and_the_survivors_follow(void **state)
     } while ((report.bytes > options.limit_bytes || report.members > 1 ||
               (uint64_t)status.st_blocks * 512 > options.limit_bytes) &&
              fb_now_ns() - began < 10000000000u);
-    print_message("within the limit %.0f ms after the death\n", (double)(fb_now_ns() - began) / 1e6);
+    print_message("within the limit %.0f ms after the death\n",
+                  (double)(fb_now_ns() - began) / 1e6);
     assert_int_equal(report.members, 1);
     assert_true(report.bytes <= options.limit_bytes);
     assert_true((uint64_t)status.st_blocks * 512 <= options.limit_bytes);
@@ -364,24 +365,33 @@ static void a_child_that_inherits_a_shared_cache_is_no_member(void **state)
     struct fb_cache_options options = options_for(budget, fresh_identity(), FB_MIB);
     struct fb_cache *cache = open_of(&options);
     struct fb_cache_pin pin;
+    char name[FB_NAME_TEXT];
     int status;
     pid_t child;
 
     (void)state;
+    *board = (struct board){ 0 };
     use_one(cache, 1);
     child = fork();
     if (child == 0) {
-        bool good = fb_cache_find(cache, 1, size_of(1), 0, true, &pin) == FB_CACHE_MISS;
+        bool good = fb_cache_find(cache, 1, size_of(1), 0, true, &pin) == FB_CACHE_MISS &&
+                    cache->segment.fd < 0; /* it does not keep the memory alive */
 
         fb_cache_close(cache);
+        atomic_store(&board->ready, good ? 1 : 2);
+        wait_until(&board->go, 1);
         _exit(good ? 0 : 1);
     }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    wait_until(&board->ready, 1);
     assert_int_equal(fb_cache_find(cache, 1, size_of(1), 0, true, &pin), FB_CACHE_HIT);
     fb_cache_done(cache, &pin);
     audit(cache, 1);
+    fb_cache_name(cache, name);
     fb_cache_close(cache);
+    assert_int_equal(fb_rendezvous_bind(name, 0) >= 0, 1); /* nor the names: the child lives on */
+    atomic_store(&board->go, 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
     fb_budget_free(budget);
 }
 
@@ -419,12 +429,46 @@ static void one_process_reads_and_the_others_wait(void **state)
     assert_int_equal(report.misses, UNITS);
     assert_int_equal(report.hits, (WORKERS - 1) * UNITS);
     assert_int_equal(atomic_load(&board->wrong), 0);
-    
+
     fb_cache_close(cache);
     fb_budget_free(budget);
 }
 
-int main(void)
+/* The test is the command itself: see main. */
+static void a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped(void **state)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    struct fb_cache_options options = options_for(budget, fresh_identity(), 4 * FB_MIB);
+    struct fb_cache *cache;
+    struct fb_cache_pin pin;
+    char name[FB_NAME_TEXT];
+    uint64_t bytes, id, deadline;
+    int memory;
+
+    (void)state;
+    options.keep_s = 60;
+    cache = open_of(&options);
+    for (uint64_t unit = 0; unit < 20; unit++)
+        use_one(cache, unit);
+    fb_cache_close(cache);
+    cache = open_of(&options); /* the next run: the keeper leaves, what it has stays */
+    wait_for_members(cache, 1);
+    for (uint64_t unit = 0; unit < 20; unit++) {
+        assert_int_equal(fb_cache_find(cache, unit, size_of(unit), 0, true, &pin), FB_CACHE_HIT);
+        fb_cache_done(cache, &pin);
+    }
+    fb_cache_name(cache, name);
+    fb_cache_close(cache);
+    assert_int_equal(fb_cache_drop(name, &bytes, NULL), 0);
+    assert_true(bytes > 0);
+    deadline = fb_now_ns() + 10000000000u;
+    while ((memory = fb_rendezvous_ask_all(name, 100, &id)) >= 0 && fb_now_ns() < deadline)
+        close(memory);
+    assert_int_equal(memory, -1); /* the keeper is gone, and all with it */
+    fb_budget_free(budget);
+}
+
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killing_any_process_at_any_instant_harms_nobody),
@@ -435,8 +479,12 @@ int main(void)
         cmocka_unit_test(a_stopped_member_holds_nobody_up_for_more_than_a_second),
         cmocka_unit_test(a_child_that_inherits_a_shared_cache_is_no_member),
         cmocka_unit_test(one_process_reads_and_the_others_wait),
+        cmocka_unit_test(a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped),
     };
 
+    if (argc == 4 && strcmp(argv[1], "cache") == 0)
+        return fb_cache_keeper_run(argv[3], NULL) ? 2 : 0;
+    setenv("FOREBAY_COMMAND", "/proc/self/exe", 1);
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED)
         return 77;

@@ -13,7 +13,8 @@ struct trace {
 static struct trace trace_new(uint64_t units, uint64_t uses, uint64_t epochs)
 {
     uint64_t samples = units * uses;
-    struct trace trace = { .length = samples * epochs, .units = units,
+    struct trace trace = { .length = samples * epochs,
+                           .units = units,
                            .unit = calloc(samples * epochs, sizeof(uint32_t)),
                            .next = calloc(samples * epochs, sizeof(uint64_t)) };
     uint64_t *last = malloc(units * sizeof(*last));
@@ -54,8 +55,8 @@ static double hit_rate(const struct trace *trace, int policy, double share, uint
 {
     uint64_t held = (uint64_t)((double)trace->units * share + 0.5);
     struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_options options = options_of(budget, policy, trace->units, 4096,
-                                                 limit_for(trace->units, 4096, held));
+    struct fb_cache_options options =
+        options_of(budget, policy, trace->units, 4096, limit_for(trace->units, 4096, held));
     struct fb_cache *cache = open_of(&options);
     struct fb_cache_report before = { 0 }, after = { 0 };
     struct fb_cache_pin pin;
@@ -90,8 +91,8 @@ static void hit_rates_of_permutation_epochs_are_those_of_the_theory(void **state
 {
     static const struct {
         double share, lru;
-    } rows[] = { { 0.1, 0.0052 }, { 0.2, 0.0214 }, { 0.3, 0.0502 }, { 0.5, 0.1532 },
-                 { 0.7, 0.3388 }, { 0.9, 0.6699 } };
+    } rows[] = { { 0.1, 0.0052 }, { 0.2, 0.0214 }, { 0.3, 0.0502 },
+                 { 0.5, 0.1532 }, { 0.7, 0.3388 }, { 0.9, 0.6699 } };
     uint64_t units = 3000, epochs = 8;
     struct trace trace = trace_new(units, 1, epochs);
 
@@ -113,8 +114,11 @@ static void hit_rates_of_overlapping_sequences_are_those_of_the_theory(void **st
 {
     static const struct {
         double share, next_use, lru;
-    } rows[] = { { 0.1, 0.398, 0.095 }, { 0.3, 0.653, 0.288 }, { 0.5, 0.803, 0.483 },
-                 { 0.7, 0.906, 0.683 }, { 0.9, 0.977, 0.889 } };
+    } rows[] = { { 0.1, 0.398, 0.095 },
+                 { 0.3, 0.653, 0.288 },
+                 { 0.5, 0.803, 0.483 },
+                 { 0.7, 0.906, 0.683 },
+                 { 0.9, 0.977, 0.889 } };
     uint64_t units = 2000, uses = 21, epochs = 4, samples = units * uses;
     struct trace trace = trace_new(units, uses, epochs);
 

@@ -44,6 +44,7 @@ static void what_one_fills_the_other_finds(void **state)
     assert_int_equal(report.misses, 50);
     assert_int_equal(report.items, 50);
     assert_int_equal(report.limit_bytes, 2 * FB_MIB);
+    assert_int_equal(report.share_bytes, FB_MIB);
     fb_cache_close(one); /* gives its share back; what fits in the other's stays */
     fb_cache_read_report(two, &report);
     assert_int_equal(report.limit_bytes, FB_MIB);
@@ -72,8 +73,8 @@ static void members_with_another_identity_are_strangers(void **state)
 static void leaving_evicts_down_to_what_the_others_give(void **state)
 {
     struct fb_budget *budget = budget_of(MUCH), *small = budget_of(MUCH);
-    struct fb_cache_options options = shared_of(budget, fresh_identity(), FB_POLICY_FILL,
-                                                4 * FB_MIB);
+    struct fb_cache_options options =
+        shared_of(budget, fresh_identity(), FB_POLICY_FILL, 4 * FB_MIB);
     struct fb_cache *one = open_of(&options), *two;
     struct fb_cache_report report;
     struct stat status;
@@ -137,6 +138,41 @@ static void the_memory_is_sealed_and_the_name_goes_with_it(void **state)
     fb_budget_free(budget);
 }
 
+static void living_caches_are_listed_and_can_be_emptied(void **state)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    struct fb_cache_options options = shared_of(budget, fresh_identity(), FB_POLICY_FILL, FB_MIB);
+    struct fb_cache *cache = open_of(&options);
+    static struct fb_cache_listed list[64];
+    struct fb_cache_report report;
+    struct fb_cache_pin pin;
+    char name[FB_NAME_TEXT];
+    uint64_t bytes = 0;
+    size_t count, at;
+
+    (void)state;
+    for (uint64_t unit = 0; unit < 50; unit++)
+        use(cache, unit, 5000, 0);
+    fb_cache_name(cache, name);
+    count = fb_cache_list(list, 64);
+    for (at = 0; at < count && strcmp(list[at].name, name) != 0; at++)
+        continue;
+    assert_true(at < count);
+    assert_int_equal(list[at].report.items, 50);
+    assert_int_equal(list[at].report.limit_bytes, FB_MIB);
+    assert_int_equal(list[at].pids[0], getpid());
+    assert_int_equal(fb_cache_find(cache, 3, 5000, 0, true, &pin), FB_CACHE_HIT);
+    assert_int_equal(fb_cache_drop(name, &bytes, NULL), 0);
+    assert_true(bytes >= 49 * 5000);
+    check_unit(cache, &pin); /* what is in use stays */
+    fb_cache_done(cache, &pin);
+    fb_cache_read_report(cache, &report);
+    assert_int_equal(report.items, 1);
+    fb_cache_close(cache);
+    assert_int_equal(fb_cache_drop(name, &bytes, NULL), FOREBAY_MISSING);
+    fb_budget_free(budget);
+}
+
 static void a_file_that_is_no_segment_is_refused(void **state)
 {
     struct fb_segment segment;
@@ -156,8 +192,8 @@ static void a_file_that_is_no_segment_is_refused(void **state)
 static void several_jobs_keep_admitting_in_the_last_epoch(void **state)
 {
     struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_options options = shared_of(budget, fresh_identity(), FB_POLICY_NEXT_USE,
-                                                FB_MIB);
+    struct fb_cache_options options =
+        shared_of(budget, fresh_identity(), FB_POLICY_NEXT_USE, FB_MIB);
     struct fb_cache *one, *two;
 
     (void)state;
@@ -172,6 +208,77 @@ static void several_jobs_keep_admitting_in_the_last_epoch(void **state)
     assert_int_equal(atomic_load(&one->policy), FB_POLICY_FILL);
     fb_cache_close(two);
     fb_cache_close(one);
+    fb_budget_free(budget);
+}
+
+/* The instant between "it is going" and "nobody has it pinned". */
+static void who_dies_while_evicting_takes_nothing_from_a_reader(void **state)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    struct fb_cache_options options = shared_of(budget, fresh_identity(), FB_POLICY_LRU, FB_MIB);
+    struct fb_cache *one = open_of(&options), *two = open_of(&options);
+    uint64_t life = atomic_load(&one->segment.rows[one->member.row].life);
+    struct fb_cache_pin pin;
+
+    (void)state;
+    use(two, 5, 5000, 0);
+    use(two, 6, 5000, 0);
+    assert_int_equal(fb_cache_find(two, 5, 5000, 0, true, &pin), FB_CACHE_HIT);
+    assert_true(fb_entry_move(&one->segment, 5, FB_READY, FB_DYING | FB_WHOLE | one->member.token));
+    assert_true(fb_entry_move(&one->segment, 6, FB_READY, FB_DYING | one->member.token));
+    fb_sweep_row(two, one->member.row, life);
+    assert_int_equal(fb_entry_state(&two->segment, 5), FB_READY);
+    assert_int_equal(fb_entry_state(&two->segment, 6), FB_FREE);
+    check_unit(two, &pin);
+    fb_cache_done(two, &pin);
+    audit(two, 1);
+    fb_cache_close(one);
+    fb_cache_close(two);
+    fb_budget_free(budget);
+}
+
+/* caching.md 10: rank r takes every fourth position; no rank has a cache of its own. */
+static void ranks_together_hit_what_one_would(void **state)
+{
+    enum { RANKS = 4, EPOCHS = 5 };
+    struct fb_budget *budget = budget_of(MUCH);
+    uint64_t identity = fresh_identity(), order[300];
+    struct fb_random random = { .state = 5 };
+    struct fb_cache *ranks[RANKS];
+    struct fb_cache_report report, before = { 0 };
+    double rate;
+
+    (void)state;
+    for (int i = 0; i < RANKS; i++) {
+        struct fb_cache_options options = shared_of(budget, identity, FB_POLICY_FILL, 0);
+
+        options.limit_bytes = (fb_cache_index_bytes(300) + 150 * 5000) / RANKS + FB_SERVICE_BYTES;
+        options.limit_bytes += i ? 0 : fb_cache_index_bytes(300) / 2;
+        ranks[i] = open_of(&options);
+    }
+    for (uint64_t i = 0; i < 300; i++)
+        order[i] = i;
+    for (int epoch = 0; epoch < EPOCHS; epoch++) {
+        for (uint64_t i = 299; i > 0; i--) {
+            uint64_t j = fb_random_below(&random, i + 1), swap = order[i];
+
+            order[i] = order[j];
+            order[j] = swap;
+        }
+        if (epoch == 1)
+            fb_cache_read_report_together(ranks[0], &before);
+        for (uint64_t i = 0; i < 300; i++)
+            use(ranks[i % RANKS], order[i], 5000, 0);
+    }
+    fb_cache_read_report_together(ranks[0], &report);
+    report.hits -= before.hits;
+    report.misses -= before.misses;
+    rate = fb_cache_hit_rate(&report);
+    if (rate < (double)report.items / 300 - 0.01 || rate > (double)report.items / 300 + 0.01)
+        fail_msg("hit rate %.3f with %llu of 300 kept", rate, (unsigned long long)report.items);
+    assert_true(report.items > 100 && report.items < 250);
+    for (int i = 0; i < RANKS; i++)
+        fb_cache_close(ranks[i]);
     fb_budget_free(budget);
 }
 
@@ -228,9 +335,9 @@ static void members_work_at_once_and_see_only_whole_units(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++)
-        parties[i] = (struct party){ .seed = i + 1, .cache = i % (4 / MEMBERS)
-                                                                ? parties[i - 1].cache
-                                                                : open_of(&options) };
+        parties[i] =
+            (struct party){ .seed = i + 1,
+                            .cache = i % (4 / MEMBERS) ? parties[i - 1].cache : open_of(&options) };
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, join_in, &parties[i]), 0);
     for (size_t i = 0; i < 4; i++)
@@ -301,8 +408,11 @@ int main(void)
         cmocka_unit_test(leaving_evicts_down_to_what_the_others_give),
         cmocka_unit_test(the_memory_is_what_the_ledgers_say),
         cmocka_unit_test(the_memory_is_sealed_and_the_name_goes_with_it),
+        cmocka_unit_test(living_caches_are_listed_and_can_be_emptied),
         cmocka_unit_test(a_file_that_is_no_segment_is_refused),
         cmocka_unit_test(several_jobs_keep_admitting_in_the_last_epoch),
+        cmocka_unit_test(who_dies_while_evicting_takes_nothing_from_a_reader),
+        cmocka_unit_test(ranks_together_hit_what_one_would),
         cmocka_unit_test(members_work_at_once_and_see_only_whole_units),
         cmocka_unit_test(the_domain_is_the_deepest_cgroup_with_a_limit),
     };

@@ -43,16 +43,18 @@ static void free_chain(struct fb_segment *segment, uint64_t unit, uint64_t count
 bool fb_unit_evict(struct fb_cache *cache, uint64_t unit)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t dying = FB_DYING | cache->member.token;
+    uint64_t dying = FB_DYING | cache->member.token, whole = dying | FB_WHOLE;
 
     /* Asked once before, so that a pinned unit is not out of reach for others even for a moment. */
     if (fb_entry_state(segment, unit) != FB_READY || fb_pin_any(segment, unit) ||
-        !fb_entry_move(segment, unit, FB_READY, dying))
+        !fb_entry_move(segment, unit, FB_READY, whole))
         return false;
     if (fb_pin_any(segment, unit)) {
-        fb_entry_move(segment, unit, dying, FB_READY);
+        fb_entry_move(segment, unit, whole, FB_READY);
         return false;
     }
+    if (!fb_entry_move(segment, unit, whole, dying))
+        return false; /* only if the area is damaged */
     free_chain(segment, unit, fb_pages_for(segment, atomic_load(&segment->entries[unit].bytes)));
     fb_entry_move(segment, unit, dying, FB_FREE);
     fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_OUT);
@@ -72,7 +74,8 @@ void fb_unit_drop(struct fb_cache *cache, uint64_t unit)
 }
 
 /* The resident that has this page, if it may go. */
-static bool candidate_at(const struct fb_segment *segment, uint64_t page, struct fb_candidate *found)
+static bool candidate_at(const struct fb_segment *segment, uint64_t page,
+                         struct fb_candidate *found)
 {
     uint64_t owner = atomic_load_explicit(&segment->owners[page], memory_order_relaxed);
     const struct fb_entry *entry;
@@ -152,8 +155,7 @@ static bool take_page(struct fb_cache *cache, uint32_t owner, uint32_t *page, bo
 
 static bool has_room(struct fb_cache *cache, uint64_t pages)
 {
-    return fb_page_any(&cache->segment, fb_limit_pages(cache)) ||
-           fb_limit_grow(cache, pages);
+    return fb_page_any(&cache->segment, fb_limit_pages(cache)) || fb_limit_grow(cache, pages);
 }
 
 /* All pages, or as many as could be had: *taken of them, chained from the entry's head. */
@@ -186,8 +188,8 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
     struct fb_segment *segment = &cache->segment;
     struct fb_entry *entry = &segment->entries[newcomer->unit];
     uint64_t need = fb_pages_for(segment, newcomer->bytes), taken;
-    uint64_t most = fb_segment_pages_in(segment, fb_members_share(segment) +
-                                                     (segment->memory ? segment->layout.fixed_bytes : 0));
+    uint64_t most = fb_segment_pages_in(
+        segment, fb_members_share(segment) + (segment->memory ? segment->layout.fixed_bytes : 0));
 
     *lost = false;
     /* Room is looked for before the claim: who is not admitted keeps nobody waiting. */
