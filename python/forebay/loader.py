@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
+_exiting = False
 
 
 class ForebayWarning(UserWarning):
@@ -29,6 +30,8 @@ class ForebayWarning(UserWarning):
 @atexit.register
 def _close_all() -> None:
     """Threads of ours must not outlive the interpreter they would report to."""
+    global _exiting
+    _exiting = True
     for loader in list(_open_loaders):
         loader._shut(quiet=True)
 
@@ -313,7 +316,12 @@ class _Epoch:
                 raise StopIteration
             if self._loader._place is not place:
                 raise _forebay.BadUseError("a newer iter() of this loader has taken over")
-            batch = self._take(place)
+            try:
+                batch = self._take(place)
+            except _forebay.StoppedError:
+                if _exiting:  # a thread that still waits here ends without a word
+                    raise SystemExit from None
+                raise
             if batch is END and place.resumed:
                 # The state was of an epoch's end: that one is finished, this iter() is the next.
                 if place.ahead is not None:
