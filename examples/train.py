@@ -51,7 +51,7 @@ def torch_step(torch):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        return float(loss)
+        return float(loss.detach())
 
     return step
 

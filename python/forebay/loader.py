@@ -36,6 +36,12 @@ def _close_all() -> None:
         loader._shut(quiet=True)
 
 
+def _end_thread_at_exit() -> None:
+    """A thread that still waits for batches while the interpreter ends does so without a word."""
+    if _exiting and threading.current_thread() is not threading.main_thread():
+        raise SystemExit from None
+
+
 class Budget:
     """One ceiling that several loaders of this process share, e.g. train and val.
 
@@ -110,6 +116,13 @@ class Loader:
 
     def __iter__(self) -> _Epoch:
         """The next epoch from its start, or the rest of the one that load_state_dict named."""
+        try:
+            return self._begin()
+        except _forebay.StoppedError:
+            _end_thread_at_exit()
+            raise
+
+    def _begin(self) -> _Epoch:
         before = self._leave()
         if self._wanted_epoch is not None:
             self._native.set_epoch(self._wanted_epoch)
@@ -319,8 +332,7 @@ class _Epoch:
             try:
                 batch = self._take(place)
             except _forebay.StoppedError:
-                if _exiting:  # a thread that still waits here ends without a word
-                    raise SystemExit from None
+                _end_thread_at_exit()
                 raise
             if batch is END and place.resumed:
                 # The state was of an epoch's end: that one is finished, this iter() is the next.
