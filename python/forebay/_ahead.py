@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import queue
 import threading
+import weakref
 
 from . import _forebay
 
@@ -29,6 +30,9 @@ class Ahead:
            its consumer
     work:  makes of an item what the consumer gets
     depth: finished items that wait; one more is being worked on
+
+    The thread ends by itself when whoever `watch` named is gone. That is no __del__ on purpose: a
+    Ctrl-C that comes while one runs is lost.
     """
 
     def __init__(self, take: Callable[[], Any], state: Callable[[], Any],
@@ -38,6 +42,7 @@ class Ahead:
         self._work = work
         self._ready: queue.Queue = queue.Queue(depth)
         self._stop = threading.Event()
+        self._consumer: Callable[[], Any] | None = None
         self._ended = False
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -61,6 +66,13 @@ class Ahead:
             self._ended = True
         return END
 
+    def watch(self, consumer: Any) -> None:
+        """End when `consumer` does."""
+        self._consumer = weakref.ref(consumer)
+
+    def _is_over(self) -> bool:
+        return self._stop.is_set() or (self._consumer is not None and self._consumer() is None)
+
     def stop(self, wait_s: float | None = 2.0) -> None:
         """End the thread; what it had ready is dropped. It ends by itself when its take returns."""
         self._stop.set()
@@ -77,18 +89,18 @@ class Ahead:
             pass
 
     def _put(self, kind: int, value: Any, state: Any) -> None:
-        while not self._stop.is_set():
+        while not self._is_over():
             try:
                 self._ready.put((kind, value, state), timeout=SLICE_S)
                 break
             except queue.Full:
                 pass
-        if self._stop.is_set():
+        if self._is_over():
             self._empty()
 
     def _take(self) -> Any:
         """The next item, END, or AGAIN when told to stop."""
-        while not self._stop.is_set():
+        while not self._is_over():
             try:
                 item = self._take_one()
             except _forebay.HeldError:
@@ -102,7 +114,7 @@ class Ahead:
         return AGAIN
 
     def _run(self) -> None:
-        while not self._stop.is_set():
+        while not self._is_over():
             state = item = value = None
             try:
                 item = self._take()

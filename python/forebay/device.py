@@ -223,6 +223,7 @@ class _DeviceIterator:
         self._loader = loader
         self._place = place
         self._mover = mover
+        place.ahead.watch(self)
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -238,10 +239,6 @@ class _DeviceIterator:
             self._place.done = True
             raise StopIteration
         return self._mover.arrive(*item)
-
-    def __del__(self) -> None:
-        if self._place.ahead is not None:
-            self._place.ahead.stop(0)
 
 
 # ---- Samples that live on the device ----

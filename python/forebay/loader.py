@@ -241,12 +241,6 @@ class Loader:
     def __exit__(self, *exception: Any) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        try:
-            self._shut(quiet=True)
-        except Exception:  # noqa: BLE001 - half made, or the interpreter is half gone
-            pass
-
     def __reduce__(self) -> Any:
         raise TypeError("a forebay.Loader belongs to its process and cannot be pickled: give the "
                         "other process the configuration and open a loader there")
@@ -312,6 +306,8 @@ class _Epoch:
         self._native = loader._native
         self._work = loader._work
         self._place = place
+        if place.ahead is not None:
+            place.ahead.watch(self)
 
     def __iter__(self) -> _Epoch:
         return self
@@ -338,6 +334,7 @@ class _Epoch:
                 # The state was of an epoch's end: that one is finished, this iter() is the next.
                 if place.ahead is not None:
                     place.start_ahead(self._native, self._work)
+                    place.ahead.watch(self)
                 batch = self._take(place)
             place.resumed = False
             if batch is not END:
@@ -359,10 +356,6 @@ class _Epoch:
                 raise
             fields = self._native.next()
         return END if fields is None else self._work(fields)
-
-    def __del__(self) -> None:
-        if self._place.ahead is not None:
-            self._place.ahead.stop(0)  # after a break: hold no batches that nobody will take
 
 
 def _from_json(text: str) -> Any:

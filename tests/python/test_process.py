@@ -144,6 +144,9 @@ def test_a_loader_that_is_dropped_is_closed(config):
             loader = forebay.Loader(config, transform=transform)
             next(iter(loader))
             del loader
+    end = time.monotonic() + 5
+    while len(os.listdir("/proc/self/task")) > before and time.monotonic() < end:
+        time.sleep(0.001)
     assert len(os.listdir("/proc/self/task")) <= before
 
 
