@@ -53,10 +53,11 @@ def test_a_batch_that_can_never_fit_is_said_at_open(config):
 
 
 def test_a_broken_file_is_bad_data_and_the_rest_goes_on(tmp_path):
-    for number in range(4):
-        (tmp_path / f"{number}.bin").write_bytes(bytes(16 * 100))
-    with forebay.Loader(bin_config(tmp_path, batch={"size": 1})) as loader:
-        (tmp_path / "2.bin").write_bytes(bytes(16 * 50))  # shorter than the index knows
+    for number in range(20):
+        (tmp_path / f"{number:02d}.bin").write_bytes(bytes(16 * 100))
+    with forebay.Loader(bin_config(tmp_path, batch={"size": 1}), prefetch=1) as loader:
+        # Shorter than the index knows; too far ahead to have been read.
+        (tmp_path / "15.bin").write_bytes(bytes(16 * 50))
         iterator, taken, met = iter(loader), [], []
         while True:
             try:
@@ -65,8 +66,9 @@ def test_a_broken_file_is_bad_data_and_the_rest_goes_on(tmp_path):
                 met.append(error)
             except StopIteration:
                 break
-    assert taken == [0, 1, 3]
-    assert len(met) == 1 and "2.bin" in str(met[0])
+    assert taken == [number for number in range(20) if number != 15]
+    assert len(met) == 1 and "15.bin" in str(met[0])
+    assert isinstance(met[0], forebay.BadDataError)
 
 
 def test_errors_can_be_pickled(config):
