@@ -150,6 +150,7 @@ def test_a_loader_that_is_dropped_is_closed(config):
     assert len(os.listdir("/proc/self/task")) <= before
 
 
+@pytest.mark.skipif("asan" in os.environ.get("LD_PRELOAD", ""), reason="sanitizers are slow")
 def test_import_is_quick_and_brings_no_numpy(python):
     code = """
         import json, sys, time
