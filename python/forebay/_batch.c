@@ -222,7 +222,7 @@ static PyObject *field_repr(PyObject *object)
 
 static PyGetSetDef field_getset[] = {
     { "shape", field_shape, NULL, "The sizes of all dimensions, a tuple.", NULL },
-    { "dtype", field_dtype, NULL, "NumPy's name of the element type, \"bfloat16\" included.", NULL },
+    { "dtype", field_dtype, NULL, "NumPy's name of the elements' type, or \"bfloat16\".", NULL },
     { "nbytes", field_nbytes, NULL, "The bytes of all elements.", NULL },
     { "shared", field_shared, NULL, "True: keeps its batch; False: owns a copy.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
@@ -230,10 +230,10 @@ static PyGetSetDef field_getset[] = {
 
 static PyMethodDef field_methods[] = {
     { "__dlpack__", (PyCFunction)(void (*)(void))field_dlpack, METH_VARARGS | METH_KEYWORDS,
-      "__dlpack__(*, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
+      "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
       "The field as a DLPack capsule, without copying it." },
     { "__dlpack_device__", field_dlpack_device, METH_NOARGS,
-      "__dlpack_device__()\n--\n\nDLPack's (device type, device number)." },
+      "__dlpack_device__($self, /)\n--\n\nDLPack's (device type, device number)." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -86,7 +86,8 @@ int errors_add(PyObject *module, struct module_state *state)
     return 0;
 }
 
-/* (Messages of the engine end without a full stop.) It says what is held; only here it is known that it is held as arrays. */
+/* The engine (its messages end without a full stop) says what is held; only here it is known that
+ * it is held as arrays. */
 static const char *advice(const forebay_error *error)
 {
     if (error->status == FOREBAY_HELD && !strstr(error->message, ".copy()"))

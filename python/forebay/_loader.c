@@ -520,20 +520,26 @@ static PyObject *loader_closed(PyObject *object, void *unused)
 
 static PyMethodDef loader_methods[] = {
     { "next", loader_next, METH_VARARGS,
-      "next(seconds=-1.0)\n--\n\nThe next batch as a dict of Fields; None at the end of the epoch; "
+      "next($self, seconds=-1.0, /)\n--\n\nThe next batch as a dict of Fields; None at the end of "
+      "the epoch; "
       "False when nothing was ready in that many seconds (negative: waits for ever)." },
-    { "close", loader_close, METH_NOARGS, "close()\n--\n\nStop it; more than once is allowed." },
-    { "epoch_batches", loader_epoch_batches, METH_NOARGS, "epoch_batches()\n--\n\nIn an epoch." },
-    { "epoch_samples", loader_epoch_samples, METH_NOARGS, "epoch_samples()\n--\n\nIn an epoch." },
-    { "set_epoch", loader_set_epoch, METH_O, "set_epoch(epoch, /)\n--\n\nBegin it from its start." },
-    { "state_save", loader_state_save, METH_NOARGS, "state_save()\n--\n\nThe state, as JSON." },
+    { "close", loader_close, METH_NOARGS,
+      "close($self, /)\n--\n\nStop it; more than once is allowed." },
+    { "epoch_batches", loader_epoch_batches, METH_NOARGS,
+      "epoch_batches($self, /)\n--\n\nIn an epoch." },
+    { "epoch_samples", loader_epoch_samples, METH_NOARGS,
+      "epoch_samples($self, /)\n--\n\nIn an epoch." },
+    { "set_epoch", loader_set_epoch, METH_O,
+      "set_epoch($self, epoch, /)\n--\n\nBegin it at its start." },
+    { "state_save", loader_state_save, METH_NOARGS,
+      "state_save($self, /)\n--\n\nThe state, as JSON." },
     { "state_load", loader_state_load, METH_VARARGS,
-      "state_load(states, /)\n--\n\nGo on behind the states, a tuple of JSON texts." },
+      "state_load($self, states, /)\n--\n\nGo on behind the states, a tuple of JSON texts." },
     { "set", loader_set, METH_VARARGS,
-      "set(key, value, /)\n--\n\nChange a live key; (old, new, held batches, held bytes)." },
-    { "stats", loader_stats, METH_NOARGS, "stats()\n--\n\nWhat was measured, as JSON." },
+      "set($self, key, value, /)\n--\n\nChange a live key; (old, new, held batches, held bytes)." },
+    { "stats", loader_stats, METH_NOARGS, "stats($self, /)\n--\n\nWhat was measured, as JSON." },
     { "lines", loader_lines, METH_NOARGS,
-      "lines()\n--\n\nThe log lines since the last call: (level, text), level 1 a warning." },
+      "lines($self, /)\n--\n\nLog lines since the last call: (level, text), level 1 a warning." },
     { NULL, NULL, 0, NULL },
 };
 

@@ -54,7 +54,7 @@ def _rebuild(like: Any, plain: Any) -> Any:
 def leaves(tree: Any) -> list[Any]:
     """All that is in a nesting."""
     found: list[Any] = []
-    map_leaves(lambda leaf: found.append(leaf) or leaf, tree)
+    map_leaves(found.append, tree)
     return found
 
 
@@ -131,7 +131,7 @@ class _DevicePlace:
     def __init__(self) -> None:
         self.state: Any = None
         self.done = False
-        self.ahead: Ahead | None = None
+        self.ahead: Any = None  # an Ahead, as soon as there is one
 
 
 _device_loaders: weakref.WeakSet[DeviceLoader] = weakref.WeakSet()

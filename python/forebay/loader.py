@@ -95,7 +95,7 @@ class Loader:
                  settings: Mapping[str, Any] | None = None, budget: Budget | None = None,
                  as_: str = "numpy", pin: bool = False,
                  transform: Callable[[dict], Any] | None = None, **overrides: Any) -> None:
-        self._native = None
+        self._native: Any = None  # until it is open: a traceback may show a half-made loader
         if budget is not None and overrides.get("memory") is not None:
             raise TypeError("give memory= or budget=, not both")
         if budget is not None and not isinstance(budget, Budget):

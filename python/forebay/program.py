@@ -74,7 +74,7 @@ def _command(name: str, config: Any, settings: Mapping[str, Any] | None, options
     if isinstance(config, Mapping):
         settings = {**_flat(config), **(settings or {})}
     elif config is not None:
-        command.append(config_of(config)[0])
+        command.append(config_of(config)[0] or "")
     for setting in settings_of(settings, overrides):
         command += ["--set", setting]
     command.append("--json")

@@ -1,4 +1,4 @@
-"""Data sets of known values, and what the tests share."""
+"""What the tests of the Python package share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ import sys
 import textwrap
 from pathlib import Path
 
-import numpy
 import pytest
 
-forebay = pytest.importorskip("forebay", reason="the package is not installed: make python")
-
-ROWS = 5000  # of 16 bytes: a scan is above 64 KiB, so its array shares the batch
-SCANS = 12
+from known import SCANS, bin_config, scan
 
 
 @pytest.fixture(autouse=True)
@@ -27,31 +23,12 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("FOREBAY_RUN_DIR", str(tmp_path / "run"))
 
 
-def scan(number: int, rows: int = ROWS) -> numpy.ndarray:
-    """The values of one file: all different, between files, too."""
-    first = number * rows * 4
-    return numpy.arange(first, first + rows * 4, dtype=numpy.float32).reshape(rows, 4)
-
-
 @pytest.fixture(scope="session")
 def scans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scans")
     for number in range(SCANS):
         scan(number).tofile(folder / f"{number:06d}.bin")
     return folder
-
-
-def bin_config(folder: Path, **sections: dict) -> dict:
-    config = {
-        "source": {"kind": "bin", "path": f"{folder}/*.bin"},
-        "order": {"shuffle": False},
-        "batch": {"size": 2},
-        "memory": {"budget": "64MiB", "share": "off"},
-        "workers": 2,
-    }
-    for name, values in sections.items():
-        config[name] = {**config.get(name, {}), **values} if isinstance(values, dict) else values
-    return config
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 import forebay
-from conftest import SCANS, scan
+from known import SCANS, scan
 
 first_two = numpy.stack([scan(0), scan(1)])
 

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import forebay
-from conftest import SCANS, scan
+from known import SCANS, scan
 
 torch = pytest.importorskip("torch")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import forebay
-from conftest import bin_config
+from known import bin_config
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -12,7 +12,7 @@ import textwrap
 import pytest
 
 import forebay
-from conftest import SCANS
+from known import SCANS
 
 
 def test_one_iterator_in_several_threads_gives_each_batch_once(config):

@@ -3,7 +3,7 @@
 import pytest
 
 import forebay
-from conftest import SCANS
+from known import SCANS
 from forebay.program import program
 
 

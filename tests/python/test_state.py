@@ -5,7 +5,7 @@ import json
 import pytest
 
 import forebay
-from conftest import SCANS
+from known import SCANS
 
 PER_EPOCH = SCANS // 2
 

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 import forebay
-from conftest import SCANS, bin_config, scan
+from known import SCANS, bin_config, scan
 
 FLOATS_AND_INTS = ["float32", "float64", "float16", "int8", "int16", "int32", "int64", "uint8",
                    "uint16", "uint32", "uint64", "bool", "complex64", "complex128"]
