@@ -1,0 +1,248 @@
+/*
+ * _dlpack.c -- Field.__dlpack__: the same memory for whoever speaks DLPack.
+ *
+ * The structs are DLPack's binary interface, versions 0 (unversioned) and 1. The deleters are plain
+ * C: consumers call them in any thread, without the GIL and while the interpreter ends.
+ */
+#include "_forebay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct dl_device {
+    int32_t type, id;
+};
+
+struct dl_tensor {
+    void *data;
+    struct dl_device device;
+    int32_t ndim;
+    struct {
+        uint8_t code, bits;
+        uint16_t lanes;
+    } dtype;
+    int64_t *shape, *strides; /* strides in elements */
+    uint64_t byte_offset;
+};
+
+struct dl_managed {
+    struct dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *);
+};
+
+struct dl_managed_versioned {
+    struct {
+        uint32_t major, minor;
+    } version;
+    void *context;
+    void (*deleter)(struct dl_managed_versioned *);
+    uint64_t flags;
+    struct dl_tensor tensor;
+};
+
+#define DL_IS_COPIED ((uint64_t)2)
+#define DL_HOST 1
+
+/* One allocation: the struct that is handed out, then shape and strides. */
+struct exported {
+    union {
+        struct dl_managed plain;
+        struct dl_managed_versioned versioned;
+    } as;
+    struct share *share;
+    int64_t numbers[];
+};
+
+static void exported_free(struct exported *exported)
+{
+    share_drop(exported->share);
+    free(exported);
+}
+
+static void delete_plain(struct dl_managed *managed)
+{
+    exported_free(managed->context);
+}
+
+static void delete_versioned(struct dl_managed_versioned *managed)
+{
+    exported_free(managed->context);
+}
+
+static uint8_t code_of(forebay_dtype dtype)
+{
+    static const uint8_t codes[] = {
+#define FOREBAY_X(name, bytes, text, numpy, dlpack) [FOREBAY_##name] = dlpack,
+        FOREBAY_DTYPE_MAP(FOREBAY_X)
+#undef FOREBAY_X
+    };
+
+    return codes[dtype];
+}
+
+static void fill_tensor(struct dl_tensor *tensor, const struct field *field, void *data,
+                        int64_t *numbers)
+{
+    size_t item = forebay_dtype_bytes(field->dtype);
+
+    *tensor = (struct dl_tensor){
+        .data = data,
+        .device = { field->device_type, field->device_id },
+        .ndim = field->ndim,
+        .dtype = { code_of(field->dtype), (uint8_t)(item * 8), 1 },
+        .shape = numbers,
+        .strides = numbers + field->ndim,
+    };
+    for (int i = 0; i < field->ndim; i++) {
+        tensor->shape[i] = field->shape[i];
+        tensor->strides[i] = field->strides[i] / (Py_ssize_t)item;
+    }
+}
+
+static struct exported *export_field(const struct field *field, bool versioned, bool copy)
+{
+    struct exported *exported = calloc(1, sizeof(*exported) +
+                                          2 * (size_t)field->ndim * sizeof(int64_t));
+    void *data = field->data;
+
+    if (!exported)
+        return NULL;
+    exported->share = field->share;
+    if (copy) {
+        exported->share = share_copy(field->data, field->bytes);
+        if (!exported->share) {
+            free(exported);
+            return NULL;
+        }
+        data = (char *)exported->share + COPY_OFFSET;
+    } else {
+        share_keep(field->share);
+    }
+    if (versioned) {
+        struct dl_managed_versioned *managed = &exported->as.versioned;
+
+        managed->version.major = 1;
+        managed->context = exported;
+        managed->deleter = delete_versioned;
+        managed->flags = copy ? DL_IS_COPIED : 0;
+        fill_tensor(&managed->tensor, field, data, exported->numbers);
+    } else {
+        exported->as.plain.context = exported;
+        exported->as.plain.deleter = delete_plain;
+        fill_tensor(&exported->as.plain.tensor, field, data, exported->numbers);
+    }
+    return exported;
+}
+
+/* A consumer renames the capsule and owns the tensor; only one nobody took is ours to delete. */
+static void capsule_drop(PyObject *capsule)
+{
+    const char *name = PyCapsule_GetName(capsule);
+    struct exported *exported;
+
+    if (!name || (strcmp(name, "dltensor") && strcmp(name, "dltensor_versioned")))
+        return;
+    exported = PyCapsule_GetPointer(capsule, name);
+    if (exported)
+        exported_free(exported);
+}
+
+/* ---- What the caller asked for ---- */
+
+static bool is_none(const PyObject *object)
+{
+    return !object || object == Py_None;
+}
+
+static int read_max_version(PyObject *max_version, bool *versioned)
+{
+    PyObject *major;
+    long number;
+
+    *versioned = false;
+    if (is_none(max_version))
+        return 0;
+    major = PySequence_GetItem(max_version, 0);
+    if (!major)
+        return -1;
+    number = PyLong_AsLong(major);
+    Py_DECREF(major);
+    *versioned = number >= 1;
+    return number == -1 && PyErr_Occurred() ? -1 : 0;
+}
+
+static int check_device(const struct field *field, PyObject *dl_device)
+{
+    int type, id;
+
+    if (is_none(dl_device))
+        return 0;
+    if (!PyArg_ParseTuple(dl_device, "ii:dl_device", &type, &id))
+        return -1;
+    if (type == field->device_type && id == field->device_id)
+        return 0;
+    PyErr_Format(PyExc_BufferError,
+                 "this field lies on DLPack device (%d, %d) and is not copied to (%d, %d)",
+                 field->device_type, field->device_id, type, id);
+    return -1;
+}
+
+/* A batch is complete when it is handed out, so no stream has to wait for anything. */
+static int check_stream(const struct field *field, PyObject *stream)
+{
+    long number;
+
+    if (is_none(stream) || field->device_type != DL_HOST)
+        return 0;
+    number = PyLong_AsLong(stream);
+    if (number == -1 && !PyErr_Occurred())
+        return 0;
+    PyErr_Clear();
+    PyErr_SetString(PyExc_BufferError, "host memory has no streams: pass stream=None");
+    return -1;
+}
+
+static int read_copy(const struct field *field, PyObject *copy, bool *wanted)
+{
+    int truth = is_none(copy) ? 0 : PyObject_IsTrue(copy);
+
+    if (truth < 0)
+        return -1;
+    *wanted = truth;
+    if (truth && field->device_type != DL_HOST) {
+        PyErr_SetString(PyExc_BufferError, "device memory is handed out without a copy only");
+        return -1;
+    }
+    return 0;
+}
+
+PyObject *field_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = { "stream", "max_version", "dl_device", "copy", NULL };
+    const struct field *field = (struct field *)object;
+    PyObject *stream = NULL, *max_version = NULL, *dl_device = NULL, *copy = NULL, *capsule;
+    bool versioned, copied;
+    struct exported *exported;
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream,
+                                     &max_version, &dl_device, &copy) ||
+        check_stream(field, stream) || read_max_version(max_version, &versioned) ||
+        check_device(field, dl_device) || read_copy(field, copy, &copied))
+        return NULL;
+    exported = export_field(field, versioned, copied);
+    if (!exported)
+        return PyErr_NoMemory();
+    capsule = PyCapsule_New(exported, versioned ? "dltensor_versioned" : "dltensor", capsule_drop);
+    if (!capsule)
+        exported_free(exported);
+    return capsule;
+}
+
+PyObject *field_dlpack_device(PyObject *object, PyObject *unused)
+{
+    const struct field *field = (struct field *)object;
+
+    (void)unused;
+    return Py_BuildValue("(ii)", field->device_type, field->device_id);
+}

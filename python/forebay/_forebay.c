@@ -1,0 +1,81 @@
+/* _forebay.c -- the module: its types and functions. */
+#include "_forebay.h"
+
+static int add_type(PyObject *module, PyTypeObject **out, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+
+    if (!type)
+        return -1;
+    *out = (PyTypeObject *)type;
+    return PyModule_AddType(module, *out);
+}
+
+static int module_exec(PyObject *module)
+{
+    struct module_state *state = PyModule_GetState(module);
+
+    if (errors_add(module, state) || add_type(module, &state->loader_type, &loader_spec) ||
+        add_type(module, &state->budget_type, &budget_spec) ||
+        add_type(module, &state->field_type, &field_spec) ||
+        PyModule_AddStringConstant(module, "version", FOREBAY_VERSION))
+        return -1;
+    return 0;
+}
+
+static int module_traverse(PyObject *module, visitproc visit, void *arg)
+{
+    struct module_state *state = PyModule_GetState(module);
+
+    Py_VISIT(state->loader_type);
+    Py_VISIT(state->budget_type);
+    Py_VISIT(state->field_type);
+    Py_VISIT(state->error);
+    for (size_t i = 0; i < ERROR_CLASSES_MAX; i++)
+        Py_VISIT(state->error_classes[i]);
+    return 0;
+}
+
+static int module_clear(PyObject *module)
+{
+    struct module_state *state = PyModule_GetState(module);
+
+    Py_CLEAR(state->loader_type);
+    Py_CLEAR(state->budget_type);
+    Py_CLEAR(state->field_type);
+    Py_CLEAR(state->error);
+    for (size_t i = 0; i < ERROR_CLASSES_MAX; i++)
+        Py_CLEAR(state->error_classes[i]);
+    return 0;
+}
+
+static void module_free(void *module)
+{
+    module_clear(module);
+}
+
+static PyModuleDef_Slot module_slots[] = {
+    { Py_mod_exec, SLOT(module_exec) },
+#ifdef Py_GIL_DISABLED
+    { Py_mod_gil, Py_MOD_GIL_NOT_USED },
+#endif
+    { 0, NULL },
+};
+
+static struct PyModuleDef module_def = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_forebay",
+    .m_doc = "The thin layer over forebay.h. `import forebay` is the one to use.",
+    .m_size = sizeof(struct module_state),
+    .m_slots = module_slots,
+    .m_traverse = module_traverse,
+    .m_clear = module_clear,
+    .m_free = module_free,
+};
+
+PyMODINIT_FUNC PyInit__forebay(void);
+
+PyMODINIT_FUNC PyInit__forebay(void)
+{
+    return PyModuleDef_Init(&module_def);
+}

@@ -1,0 +1,104 @@
+/*
+ * _forebay.h -- what the files of the extension share.
+ *
+ *   _forebay.c  the module: its types and functions
+ *   _budget.c   Budget
+ *   _loader.c   Loader over forebay_open, next, set, close; the GIL is released in each
+ *   _batch.c    Field: one field of a batch, as a buffer; shares its batch or owns a copy
+ *   _dlpack.c   Field.__dlpack__: the same memory for whoever speaks DLPack
+ *   _errors.c   an exception class for each status of forebay.h
+ *   _lines.c    log lines of the engine's threads, kept until Python asks for them
+ *
+ * The engine's threads never call Python and never wait for the GIL. Nothing here is global: all
+ * state hangs on the module.
+ */
+#ifndef FOREBAY_PYTHON_H
+#define FOREBAY_PYTHON_H
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <stdatomic.h>
+
+#include "forebay.h"
+
+/* From here on a field is handed out as it lies; below that, as a copy. */
+#define SHARED_BYTES_MIN ((size_t)64 * 1024)
+
+#define ERROR_CLASSES_MAX 32
+
+/* A function as a slot of a type: ISO C has no plain conversion. */
+#define SLOT(function) ((void *)(uintptr_t)(function))
+
+struct module_state {
+    PyTypeObject *loader_type, *budget_type, *field_type;
+    PyObject *error; /* forebay.Error */
+    PyObject *error_classes[ERROR_CLASSES_MAX]; /* by -status */
+};
+
+/* ---- _errors.c ---- */
+
+int errors_add(PyObject *module, struct module_state *state);
+/* Set the exception for `error`. Always NULL, so that it can be returned. */
+PyObject *errors_raise(const struct module_state *state, const forebay_error *error);
+
+/* ---- _lines.c ---- */
+
+struct lines;
+struct lines *lines_new(void);
+void lines_free(struct lines *lines);
+/* The callback for forebay_options.log, `data` a struct lines: any thread, without the GIL. */
+void lines_add(void *data, int level, const char *line);
+bool lines_pending(struct lines *lines);
+/* All lines so far as a list of (level, text), oldest first; they are gone then. */
+PyObject *lines_take(struct lines *lines);
+
+/* ---- _batch.c ---- */
+
+/*
+ * What an array keeps alive: a batch of the engine, or a copy of its own. Plain C and counted by
+ * itself, because arrays are dropped in any thread, after close, without the GIL, at exit.
+ */
+struct share {
+    atomic_size_t references;
+    forebay_batch *batch; /* NULL: the bytes follow behind, at COPY_OFFSET */
+};
+
+#define COPY_OFFSET ((size_t)64)
+
+struct field {
+    PyObject_HEAD
+    struct share *share;
+    void *data;
+    size_t bytes;
+    forebay_dtype dtype;
+    int ndim;
+    Py_ssize_t *shape;   /* `ndim` numbers */
+    Py_ssize_t *strides; /* in bytes, the same allocation */
+    int device_type, device_id;
+};
+
+/* NULL without an exception when there is no memory. */
+struct share *share_copy(const void *data, size_t bytes);
+void share_keep(struct share *share);
+void share_drop(struct share *share);
+
+/* A dict of name -> Field. Takes over the batch, also when it fails. */
+PyObject *batch_fields(const struct module_state *state, forebay_batch *batch);
+extern PyType_Spec field_spec;
+
+/* ---- _dlpack.c ---- */
+
+PyObject *field_dlpack(PyObject *object, PyObject *args, PyObject *keywords);
+PyObject *field_dlpack_device(PyObject *object, PyObject *unused);
+
+/* ---- _budget.c, _loader.c ---- */
+
+struct budget {
+    PyObject_HEAD
+    forebay_budget *budget;
+    uint64_t bytes;
+};
+
+extern PyType_Spec budget_spec;
+extern PyType_Spec loader_spec;
+#endif
