@@ -41,7 +41,6 @@ def test_a_good_tree_has_no_offenders(tool, tree):
     ("src/memory/dots.c", "../base/error.h"),
     ("src/unlisted/a.c", "base/error.h"),
     ("cli/cmd.c", "loader/loader.h"),
-    ("cli/cmd.c", "base/error.h"),
     ("python/forebay/_forebay.c", "config/config.h"),
     ("examples/first.c", "memory/budget.h"),
     ("src/base/typo.c", "bse/error.h"),

@@ -46,7 +46,7 @@ static struct {
 } fake;
 static _Atomic uint64_t clock_ahead_ns;
 
-static char small_path[64], large_path[64], folder[32];
+static char small_path[512], large_path[512], folder[256];
 static char *expected, *got;
 static char said[1024];
 static unsigned said_count;
@@ -226,7 +226,8 @@ static inline void file_write(const char *path, uint64_t bytes)
 static inline int set_up(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof(folder), "test_read.XXXXXX");
+    snprintf(folder, sizeof(folder), "%s/test_read.XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert_non_null(mkdtemp(folder));
     snprintf(small_path, sizeof(small_path), "%s/small", folder);
     snprintf(large_path, sizeof(large_path), "%s/large", folder);

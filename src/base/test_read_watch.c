@@ -5,7 +5,7 @@ static void what_is_no_file_is_refused_at_once(void **state)
 {
     struct fb_reader *reader = reader_new(false);
     forebay_error error = { 0 };
-    char path[128];
+    char path[600];
 
     (void)state;
     assert_int_equal(read_part(reader, folder, 1, 0, &error), FOREBAY_MISSING);
@@ -46,7 +46,7 @@ static struct fb_reader *watched;
 /* What a monitor would see in the middle of a read that takes 11 s. */
 static void look_at_slow_read(void)
 {
-    char path[64];
+    char path[600];
 
     assert_false(fb_reader_check_slow(watched, &test_log));
     atomic_fetch_add(&clock_ahead_ns, (uint64_t)11 * 1000000000);
@@ -102,7 +102,7 @@ static atomic_bool asking;
 static void *ask_all_the_time(void *data)
 {
     struct fb_reader *reader = data;
-    char path[64];
+    char path[600];
 
     while (atomic_load(&asking)) {
         fb_reader_check_slow(reader, NULL);

@@ -72,7 +72,7 @@
       "Which processes share one cache.") \
     X(BOOL, memory_preload, "memory.preload", "false", 0, "", \
       "Fill the cache before the first batch.") \
-    X(COUNT, memory_keep, "memory.keep", "0", LATER, "", \
+    X(COUNT, memory_keep, "memory.keep", "0", 0, "", \
       "Seconds the cache stays warm after the last process left.") \
     X(COUNT, memory_ranks_here, "memory.ranks_here", "auto", 0, "auto", \
       "Processes of this job on this node; each takes its part of the budget.") \

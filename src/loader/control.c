@@ -77,7 +77,10 @@ int forebay_state_save(const forebay_loader *loader, char text[FOREBAY_STATE_BYT
 {
     struct fb_cursor at;
     uint64_t local;
+    int status = check_process(loader, error); /* in a child the lock may be held for ever */
 
+    if (status)
+        return status;
     fb_pipeline_tell(loader->pipeline, &at, &local);
     return fb_order_save(loader->order, at, local, text, FOREBAY_STATE_BYTES, error);
 }
@@ -129,7 +132,7 @@ static int set_budget(forebay_loader *loader, const struct fb_size *size,
 
         fb_cache_read_report(loader->cache, &cache);
         fb_cache_set_limit(loader->cache,
-                           cache.limit_bytes - fb_min(cache.limit_bytes, now.limit - bytes));
+                           cache.share_bytes - fb_min(cache.share_bytes, now.limit - bytes));
     }
     count_text(result->new_value, bytes);
     return FOREBAY_OK;
@@ -208,6 +211,8 @@ size_t forebay_stats_json(forebay_loader *loader, char *text, size_t size)
     struct fb_snapshot *now = &loader->snapshot;
     size_t length;
 
+    if (check_process(loader, NULL)) /* a child knows nothing of its parent's loader */
+        return (size_t)snprintf(text, size, "{}");
     pthread_mutex_lock(&loader->lock);
     memset(now, 0, sizeof(*now));
     now->time_ns = fb_now_ns();

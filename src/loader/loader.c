@@ -148,13 +148,22 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .identity = source->identity,
         .budget = loader->budget,
         .log = &loader->log,
+        .job = fb_cache_job(),
+        .keep_s = loader->config.memory_keep.value,
     };
+    int status;
 
     loader->policy = "none";
     if (plan->cache == 0)
         return FOREBAY_OK;
-    loader->policy = fb_config_word("memory.policy", options.policy);
-    return fb_cache_open(&loader->cache, &options, error);
+    status = fb_cache_open(&loader->cache, &options, error);
+    if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
+        fb_say(&loader->log, "no cache: %s", error->message);
+        return FOREBAY_OK;
+    }
+    if (!status)
+        loader->policy = fb_config_word("memory.policy", options.policy);
+    return status;
 }
 
 /* With several ranks a batch that is one short would make them fall out of step. */

@@ -15,7 +15,7 @@
 #include "base/size.h"
 #include "memory/host.h"
 
-static char root[64];
+static char root[256];
 
 #define V1_MOUNT "35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
 #define V1_CPU_MOUNT "36 31 0:33 / /sys/fs/cgroup/cpu rw shared:7 - cgroup cgroup rw,cpu,cpuacct\n"
@@ -80,14 +80,15 @@ static struct fb_host_memory host(void)
 static int set_up(void **state)
 {
     (void)state;
-    snprintf(root, sizeof(root), "test_host.XXXXXX");
+    snprintf(root, sizeof(root), "%s/test_host.XXXXXX",
+             getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     assert_non_null(mkdtemp(root));
     return 0;
 }
 
 static int tear_down(void **state)
 {
-    char command[128];
+    char command[300];
 
     (void)state;
     snprintf(command, sizeof(command), "rm -rf '%s'", root);

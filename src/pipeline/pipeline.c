@@ -188,7 +188,7 @@ static int parts_init(struct fb_pipeline *pipeline, forebay_error *error)
 /* At least one worker must start; with fewer than asked for the run is slower, not wrong. */
 static int workers_init(struct fb_pipeline *pipeline, forebay_error *error)
 {
-    uint64_t wanted = fb_min(pipeline->options.workers, FB_WORKERS_MAX);
+    uint64_t wanted = fb_min(pipeline->options.workers, FB_WORKERS_MAX), started;
     int status;
 
     pipeline->opened_ns = fb_now_ns();
@@ -199,13 +199,17 @@ static int workers_init(struct fb_pipeline *pipeline, forebay_error *error)
     }
     pipeline->worker_target = wanted;
     status = fb_workers_grow(pipeline, wanted, error);
-    if (status && pipeline->worker_count > 0) {
-        fb_warn(&pipeline->log, "%" PRIu64 " workers instead of %" PRIu64 ": %s",
-                pipeline->worker_count, wanted, error ? error->message : "no memory");
-        pipeline->worker_target = pipeline->worker_count;
-        status = FOREBAY_OK;
-    }
-    return status;
+    if (!status)
+        return FOREBAY_OK;
+    pthread_mutex_lock(&pipeline->lock);
+    started = pipeline->worker_count;
+    pipeline->worker_target = started;
+    pthread_mutex_unlock(&pipeline->lock);
+    if (started == 0)
+        return status;
+    fb_warn(&pipeline->log, "%" PRIu64 " workers instead of %" PRIu64 ": %s", started, wanted,
+            error->message);
+    return FOREBAY_OK;
 }
 
 int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options *options,

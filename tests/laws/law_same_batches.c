@@ -94,6 +94,8 @@ static uint64_t run_meddled(uint64_t seed)
                           "batch.collate=pad", "batch.size=8", "memory.share=off", NULL));
     meddler.loader = loader;
     assert_int_equal(pthread_create(&thread, NULL, meddle, &meddler), 0);
+    while (!atomic_load(&meddler.changes)) /* a thread that starts late would change nothing */
+        sched_yield();
     for (unsigned i = 0; i < EPOCHS; i++)
         digest = law_run_epoch(digest, loader);
     atomic_store(&meddler.stop, true);
