@@ -49,6 +49,7 @@ struct span {
 struct fb_reader {
     bool direct;
     bool uncached; /* direct, and the kernel has not yet refused RWF_DONTCACHE */
+    bool forget;   /* drop the pages behind every read */
     struct fb_log log;
     enum { RING_UNTRIED, RING_OPEN, RING_REFUSED } ring_state;
     struct io_uring ring;
@@ -480,6 +481,8 @@ int fb_reader_read(struct fb_reader *reader, int fd, const char *path, void *int
         drop_pages(fd, offset, bytes - left.bytes);
     if (left.bytes)
         status = read_cold(reader, &target, &left, error);
+    if (reader->forget)
+        drop_pages(fd, offset, bytes);
     if (!status) /* this thread alone writes it: no locked instruction needed */
         atomic_store_explicit(&reader->bytes, fb_reader_bytes(reader) + bytes,
                               memory_order_relaxed);
@@ -563,6 +566,11 @@ int fb_reader_open(struct fb_reader *reader, const char *path, int *fd, uint64_t
     *fd = opened;
     *file_bytes = (uint64_t)about.st_size;
     return FOREBAY_OK;
+}
+
+void fb_reader_forget(struct fb_reader *reader, bool forget)
+{
+    reader->forget = forget;
 }
 
 uint64_t fb_reader_bytes(const struct fb_reader *reader)

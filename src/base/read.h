@@ -39,6 +39,10 @@ int fb_reader_read(struct fb_reader *reader, int fd, const char *path, void *int
 int fb_reader_open(struct fb_reader *reader, const char *path, int *fd, uint64_t *file_bytes,
                    forebay_error *error);
 
+/* From now on (or no longer) the pages of what is read are dropped from the page cache afterwards,
+ * also those that were there before: somebody else keeps a copy. */
+void fb_reader_forget(struct fb_reader *reader, bool forget);
+
 /* Bytes asked of the kernel so far, in all [any thread]. */
 uint64_t fb_reader_bytes(const struct fb_reader *reader);
 

@@ -4,6 +4,7 @@
  *   slots.c    memory of batches: mapped once, used for ever, paid from the budget
  *   work.c     what a worker does: open a batch, or fill a run of samples; seal what is complete
  *   workers.c  threads, added and dropped while running
+ *   preload.c  the cache filled before the first batch
  *   deliver.c  batches to the caller, in order, and back
  *   figures.c  what is counted
  *
@@ -124,6 +125,10 @@ bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands);
 struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at);
 /* Void all that is in flight. */
 void fb_work_cancel_locked(struct fb_pipeline *pipeline);
+
+/* ---- preload.c ---- */
+/* Fill the cache in the order of the index, before the workers start. */
+int fb_pipeline_preload(struct fb_pipeline *pipeline, forebay_error *error);
 
 /* ---- workers.c ---- */
 uint64_t fb_pipeline_worker_bytes(const struct fb_source *source,

@@ -131,6 +131,8 @@ static int load_and_admit(const struct errand *errand, struct fb_cache_pin *pin,
     bool whole = errand->first_row == 0 && errand->rows == errand->unit_rows;
     int status;
 
+    /* Raw data that we keep need not be kept by the kernel as well. */
+    fb_reader_forget(errand->hands->reader, errand->fetcher->source->raw);
     if (whole && !is_converted(errand)) {
         status = load_rows(errand, 0, errand->rows, errand->to, error);
         if (!status)
@@ -138,6 +140,7 @@ static int load_and_admit(const struct errand *errand, struct fb_cache_pin *pin,
     } else {
         status = load_chunked(errand, 0, errand->unit_rows, pin, error);
     }
+    fb_reader_forget(errand->hands->reader, false);
     if (status) {
         fb_cache_abandon(cache, pin);
         return status;

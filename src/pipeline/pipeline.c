@@ -237,6 +237,8 @@ int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options 
                              "an epoch has no batch: order.drop_last leaves out the only one, which "
                              "is not full; lower batch.size or set order.drop_last: false");
     }
+    if (!status && options->cache && options->config->memory_preload)
+        status = fb_pipeline_preload(pipeline, error);
     if (!status)
         status = workers_init(pipeline, error);
     if (status) {

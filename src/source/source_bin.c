@@ -91,6 +91,43 @@ static unsigned bin_parts(const struct fb_source *source, uint64_t sample, struc
     return (unsigned)bin->sequence;
 }
 
+/* The group whose files have the unit. */
+static uint64_t find_folder(const struct bin_source *bin, uint64_t unit)
+{
+    uint64_t low = 0, high = bin->base.group_count;
+
+    while (high - low > 1) {
+        uint64_t middle = low + (high - low) / 2;
+
+        if (bin->first_files[middle] <= unit)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Sample k of a folder has its files [k * stride, k * stride + sequence). */
+static void bin_users(const struct fb_source *source, uint64_t unit, uint64_t *first,
+                      uint64_t *count)
+{
+    const struct bin_source *bin = (const struct bin_source *)source;
+    uint64_t group, before, samples, file, low, high;
+
+    *first = unit;
+    *count = 1;
+    if (bin->sequence == 1 && bin->stride == 1)
+        return;
+    group = find_folder(bin, unit);
+    before = group ? bin->ends[group - 1] : 0;
+    samples = bin->ends[group] - before;
+    file = unit - bin->first_files[group];
+    low = file < bin->sequence ? 0 : (file - bin->sequence) / bin->stride + 1;
+    high = fb_min(file / bin->stride + 1, samples);
+    *first = before + fb_min(low, samples);
+    *count = high > low ? high - low : 0;
+}
+
 static void bin_place(const struct fb_source *source, uint64_t unit, char *text, size_t size)
 {
     fb_files_place(&((const struct bin_source *)source)->files, unit, text, size);
@@ -282,5 +319,6 @@ const struct fb_source_ops fb_source_bin = {
     .parts = bin_parts,
     .extent = bin_extent,
     .load = bin_load,
+    .users = bin_users,
     .place = bin_place,
 };
