@@ -65,6 +65,7 @@ struct fb_pipeline {
     struct fb_measure *measures;       /* [fields] for the opener, who is alone */
     struct fb_measure *fixed_measures; /* [fields] of a full batch, if the layout is fixed */
     uint64_t batch_size;
+    bool used_once; /* there is a cache, and a unit is used once an epoch at most */
     bool drop_last;
     uint64_t errors_max;
     int nice;

@@ -208,18 +208,22 @@ static void pad_item(const struct errand *errand, uint64_t room, uint64_t room_c
     memset(errand->to + errand->rows * row, 0, room - errand->rows * row);
 }
 
-/* When this unit is needed again: what next-use eviction goes by. */
+/* When this unit is needed again, what next-use eviction goes by; never after the last epoch. */
 static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_batch *batch,
                             uint64_t at, uint64_t unit)
 {
-    uint64_t first = batch->samples[at], count = 1, after;
+    uint64_t first = batch->samples[at], count = 1, after, next;
 
     if (!fetcher->next_use)
         return 0;
     if (fetcher->source->ops->users)
         fetcher->source->ops->users(fetcher->source, unit, &first, &count);
     after = batch->at.start + (batch->first + at) * fetcher->ranks.world + fetcher->ranks.rank;
-    return fb_order_next_use(fetcher->order, first, count, batch->at.epoch, after);
+    next = fb_order_next_use(fetcher->order, first, count, batch->at.epoch, after);
+    if (batch->at.epoch + 1 == fetcher->epochs &&
+        next / fb_order_length(fetcher->order) > batch->at.epoch)
+        return UINT64_MAX;
+    return next;
 }
 
 static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,

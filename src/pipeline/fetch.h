@@ -17,6 +17,7 @@ struct fb_fetcher {
     struct fb_ranks ranks;
     uint64_t seed;
     int on_error;
+    uint64_t epochs; /* how many will be run, UINT64_MAX if not known */
     bool next_use; /* the cache's policy asks when a unit is needed again */
 };
 

@@ -118,6 +118,8 @@ static void constants_init(struct fb_pipeline *pipeline, const struct fb_pipelin
     pipeline->log = *options->log;
     pipeline->batch_size = config->batch_size.value;
     pipeline->drop_last = config->order_drop_last;
+    pipeline->used_once = options->cache && !options->source->shared_units &&
+                          !options->source->sliced && !config->order_weights;
     pipeline->nice = (int)config->cpu_nice.value;
     pipeline->pid = getpid();
     pipeline->fetcher = (struct fb_fetcher){ .source = options->source,
@@ -127,6 +129,7 @@ static void constants_init(struct fb_pipeline *pipeline, const struct fb_pipelin
                                              .ranks = options->ranks,
                                              .seed = options->seed,
                                              .on_error = options->on_error,
+                                             .epochs = options->epochs,
                                              .next_use = options->next_use };
     pipeline->prefetch = fb_max(1, fb_min(options->prefetch, FB_PREFETCH_MAX));
     pipeline->cpu_share = config->cpu_share.is_auto || config->cpu_share.value == 0

@@ -160,7 +160,7 @@ static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *han
     pipeline->opening = true;
     pthread_mutex_unlock(&pipeline->lock);
 
-    if (pipeline->options.cache) /* what comes last need not be kept */
+    if (pipeline->used_once) /* what comes in the last epoch need not be kept */
         fb_cache_last_epoch(pipeline->options.cache,
                             walk.at.epoch + 1 == pipeline->options.epochs);
 
