@@ -15,7 +15,8 @@
 
 /* ---- What it takes ---- */
 
-/* The extents of a full batch where all are alike: those of the first sample that is whole. */
+/* The extents of a full batch where all are alike: those of the first sample that is whole. Slices
+ * of units are as long as their field says, or are padded to that. */
 static bool measure_fixed(const struct fb_collation *collation, struct fb_part *parts,
                           struct fb_measure *measures)
 {
@@ -31,7 +32,7 @@ static bool measure_fixed(const struct fb_collation *collation, struct fb_part *
             if (extent.known != FB_EXTENT_EXACT)
                 break;
             if (parts[good].rows != FB_ALL_ROWS)
-                extent.rows = parts[good].rows;
+                extent.rows = source->fields[parts[good].field].shape[0];
             fb_measure_add(&measures[parts[good].field], extent);
         }
         if (good == count)

@@ -44,7 +44,8 @@ struct fb_part {
     uint32_t field;
     uint32_t item;
     uint64_t first_row;
-    uint64_t rows; /* FB_ALL_ROWS: the whole unit, however many it has */
+    uint64_t rows; /* FB_ALL_ROWS: the whole unit, however many it has. Fewer than a fixed field's
+                      shape[0] (a window beyond the end): zeros follow */
 };
 #define FB_ALL_ROWS UINT64_MAX
 
