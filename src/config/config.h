@@ -62,6 +62,8 @@ struct fb_config {
 /* Values of choices, in the order of the table. */
 enum { FB_KIND_BIN, FB_KIND_NPY, FB_KIND_WINDOWS, FB_KIND_IMAGES, FB_KIND_TAR, FB_KIND_AUDIO,
        FB_KIND_TABLE };
+enum { FB_TAIL_DROP, FB_TAIL_PAD };
+enum { FB_NORMALISE_NONE, FB_NORMALISE_AUTO };
 enum { FB_GROUP_NONE, FB_GROUP_SEQUENCE, FB_GROUP_BLOCK };
 enum { FB_STICKY_NONE, FB_STICKY_NODE, FB_STICKY_RANK };
 enum { FB_ENDS_PAD, FB_ENDS_DROP };
