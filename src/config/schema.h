@@ -17,7 +17,7 @@
 #define FB_CONFIG_KEYS(X) \
     X(TEXT, name, "name", "null", 0, "", "Labels this loader in logs, top and set, e.g. train.") \
     X(CHOICE, source_kind, "source.kind", "null", 0, \
-      "bin|npy|windows|images!|tar!|audio!|table!", "What kind of data it is.") \
+      "bin|npy|windows|images!|tar!|audio!|table", "What kind of data it is.") \
     X(TEXTS, source_path, "source.path", "null", 0, "", \
       "A glob (** is any number of folders), a list of globs, or @file.txt with a path a line.") \
     X(PAIRS, source_fields, "source.fields", "null", 0, "", \
@@ -39,6 +39,16 @@
       "windows: taken from each column (one number, or one each), result in f32.") \
     X(REALS, source_std, "source.std", "null", 0, "", \
       "windows: what each column is divided by, behind source.mean.") \
+    X(PAIRS, source_types, "source.types", "null", 0, "", \
+      "table: columns that are not to be guessed: f32, f64, i64 or category.") \
+    X(TEXT, source_delimiter, "source.delimiter", "auto", 0, "", \
+      "table: one character, tab or auto (the one of , ; tab | that fits).") \
+    X(CHOICE, source_header, "source.header", "auto", 0, "auto|true|false", \
+      "table: whether the first line names the columns; auto: if no cell of it is a number.") \
+    X(TEXT, source_missing, "source.missing", "error", 0, "", \
+      "table: error, nan, or the number that stands for a missing value.") \
+    X(CHOICE, source_as, "source.as", "columns", 0, "columns|matrix", \
+      "table: a field for each column, or one field data of f32.") \
     X(BOOL, order_shuffle, "order.shuffle", "true", 0, "", "A new order each epoch.") \
     X(COUNT, order_seed, "order.seed", "0", 0, "", "Same seed, same batches.") \
     X(CHOICE, order_group, "order.group", "none", 0, "none|sequence|block", \
