@@ -5,6 +5,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
+#include "base/copy.h"
 #include "base/size.h"
 #include "config/config.h"
 
@@ -173,7 +174,7 @@ int fb_segment_get(struct fb_segment *segment, uint64_t at, void *to, uint64_t b
 {
     if (segment->memory)
         return segment->memory->get(segment->memory->data, at, to, bytes, error);
-    memcpy(to, segment->data + at, bytes);
+    fb_copy_past(to, segment->data + at, bytes);
     return FOREBAY_OK;
 }
 

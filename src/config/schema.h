@@ -17,22 +17,38 @@
 #define FB_CONFIG_KEYS(X) \
     X(TEXT, name, "name", "null", 0, "", "Labels this loader in logs, top and set, e.g. train.") \
     X(CHOICE, source_kind, "source.kind", "null", 0, \
-      "bin|npy|windows!|images!|tar!|audio!|table!", "What kind of data it is.") \
+      "bin|npy|windows|images!|tar!|audio!|table", "What kind of data it is.") \
     X(TEXTS, source_path, "source.path", "null", 0, "", \
       "A glob (** is any number of folders), a list of globs, or @file.txt with a path a line.") \
     X(PAIRS, source_fields, "source.fields", "null", 0, "", \
       "npy, windows: several fields, each with its glob, joined by file stem.") \
-    X(COUNT, source_columns, "source.columns", "4", 0, "", "bin: numbers in a row.") \
-    X(DTYPE, source_dtype, "source.dtype", "f32", 0, "", "bin: what the numbers are.") \
+    X(COUNT, source_columns, "source.columns", "4", 0, "", "bin, flat windows: numbers in a row.") \
+    X(DTYPE, source_dtype, "source.dtype", "f32", 0, "", "bin, flat windows: what the numbers are.") \
     X(COUNT, source_sequence, "source.sequence", "1", 0, "", \
       "bin: a sample is this many consecutive files of one folder.") \
     X(COUNT, source_stride, "source.stride", "1", 0, "", \
       "bin: files, windows: rows, from one sample's start to the next one's.") \
     X(BOOL, source_direct, "source.direct", "false", 0, "", \
       "Keep no second copy of what is read in the kernel's page cache.") \
-    X(COUNT, source_window, "source.window", "64", LATER, "", "windows: rows in a window.") \
-    X(CHOICE, source_tail, "source.tail", "drop", LATER, "drop|pad", \
+    X(COUNT, source_window, "source.window", "64", 0, "", "windows: rows in a window.") \
+    X(CHOICE, source_tail, "source.tail", "drop", 0, "drop|pad", \
       "windows: what becomes of rows that do not fill a window.") \
+    X(CHOICE, source_normalise, "source.normalise", "none", 0, "none|auto", \
+      "windows: auto computes mean and std of each column once, at open.") \
+    X(REALS, source_mean, "source.mean", "null", 0, "", \
+      "windows: taken from each column (one number, or one each), result in f32.") \
+    X(REALS, source_std, "source.std", "null", 0, "", \
+      "windows: what each column is divided by, behind source.mean.") \
+    X(PAIRS, source_types, "source.types", "null", 0, "", \
+      "table: columns that are not to be guessed: f32, f64, i64 or category.") \
+    X(TEXT, source_delimiter, "source.delimiter", "auto", 0, "", \
+      "table: one character, tab or auto (the one of , ; tab | that fits).") \
+    X(CHOICE, source_header, "source.header", "auto", 0, "auto|true|false", \
+      "table: whether the first line names the columns; auto: if no cell of it is a number.") \
+    X(TEXT, source_missing, "source.missing", "error", 0, "", \
+      "table: error, nan, or the number that stands for a missing value.") \
+    X(CHOICE, source_as, "source.as", "columns", 0, "columns|matrix", \
+      "table: a field for each column, or one field data of f32.") \
     X(BOOL, order_shuffle, "order.shuffle", "true", 0, "", "A new order each epoch.") \
     X(COUNT, order_seed, "order.seed", "0", 0, "", "Same seed, same batches.") \
     X(CHOICE, order_group, "order.group", "none", 0, "none|sequence|block", \

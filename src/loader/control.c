@@ -134,6 +134,11 @@ static int set_budget(forebay_loader *loader, const struct fb_size *size,
         fb_cache_set_limit(loader->cache,
                            cache.share_bytes - fb_min(cache.share_bytes, now.limit - bytes));
     }
+    if (loader->source->ops->keep && bytes < now.limit) {
+        uint64_t limit = loader->source->ops->kept(loader->source).limit_bytes;
+
+        loader->source->ops->keep(loader->source, limit - fb_min(limit, now.limit - bytes));
+    }
     count_text(result->new_value, bytes);
     return FOREBAY_OK;
 }
@@ -206,6 +211,17 @@ static uint64_t peak_pss_locked(forebay_loader *loader)
     return loader->peak_pss;
 }
 
+/* A source that keeps its units itself. */
+static void read_kept(const struct fb_source *source, struct fb_snapshot *now)
+{
+    struct fb_kept kept = source->ops->kept(source);
+
+    now->has_cache = kept.limit_bytes > 0;
+    now->cache = (struct fb_cache_report){ .items = kept.items,
+                                           .bytes = kept.bytes,
+                                           .limit_bytes = kept.limit_bytes };
+}
+
 size_t forebay_stats_json(forebay_loader *loader, char *text, size_t size)
 {
     struct fb_snapshot *now = &loader->snapshot;
@@ -222,6 +238,8 @@ size_t forebay_stats_json(forebay_loader *loader, char *text, size_t size)
     now->has_cache = loader->cache != NULL;
     if (loader->cache)
         fb_cache_read_report(loader->cache, &now->cache);
+    else if (loader->source->ops->kept)
+        read_kept(loader->source, now);
     now->policy = loader->policy;
     fb_host_memory_read(&now->host, "");
     now->peak_pss_bytes = peak_pss_locked(loader);

@@ -42,6 +42,22 @@ static int find_budget(forebay_loader *loader, struct fb_budget *shared, forebay
     return fb_budget_new(&loader->budget, bytes, error);
 }
 
+/* Rows that have to be read from the disk are read block by block unless the user says otherwise. */
+static int resolve_group(const forebay_loader *loader, uint64_t budget_left)
+{
+    const struct fb_config *config = &loader->config;
+    const struct fb_source *source = loader->source;
+    char have[32], left[32];
+
+    if (fb_config_is_set(config, "order.group") || !config->order_shuffle ||
+        !source->block_samples || source->unit_bytes_total <= budget_left)
+        return config->order_group;
+    fb_say(&loader->log, "order.group: block, because the table's %s do not fit in the %s of memory "
+           "that are left; order.group: none shuffles all rows, and reads each by itself",
+           fb_size_text(source->unit_bytes_total, have), fb_size_text(budget_left, left));
+    return FB_GROUP_BLOCK;
+}
+
 static int open_order(forebay_loader *loader, forebay_error *error)
 {
     const struct fb_config *config = &loader->config;
@@ -52,7 +68,6 @@ static int open_order(forebay_loader *loader, forebay_error *error)
         .samples = source->sample_count,
         .seed = config->order_seed.value,
         .shuffle = config->order_shuffle,
-        .group = config->order_group,
         .group_count = source->group_count,
         .group_ends = source->group_ends,
         .sticky = config->order_sticky,
@@ -64,8 +79,10 @@ static int open_order(forebay_loader *loader, forebay_error *error)
     };
 
     fb_budget_read(loader->budget, &budget);
-    options.block = config->order_block.is_auto ? fb_max(1, FB_MIB / sample_bytes)
-                                                : fb_max(1, config->order_block.value);
+    options.group = resolve_group(loader, budget.limit - fb_min(budget.limit, budget.used));
+    options.block = !config->order_block.is_auto ? fb_max(1, config->order_block.value)
+                    : source->block_samples      ? source->block_samples
+                                                 : fb_max(1, FB_MIB / sample_bytes);
     options.window = config->order_window.is_auto
                          ? fb_max(1, budget.limit / 4 / sample_bytes / options.block)
                          : fb_max(1, config->order_window.value);
@@ -111,7 +128,7 @@ static uint64_t cache_wanted(const forebay_loader *loader)
 
 static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error *error)
 {
-    bool cached = loader->config.memory_cache.mode != FB_SIZE_OFF;
+    bool cached = loader->config.memory_cache.mode != FB_SIZE_OFF && !loader->source->ops->keep;
     struct fb_pipeline_needs pipeline;
     struct fb_budget_report budget;
     struct fb_plan_needs needs;
@@ -156,6 +173,11 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
     loader->policy = "none";
     if (plan->cache == 0)
         return FOREBAY_OK;
+    if (source->ops->keep) {
+        if (source->ops->keep(loader->source, plan->cache) > 0)
+            loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
+        return FOREBAY_OK;
+    }
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);

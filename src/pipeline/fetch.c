@@ -285,6 +285,100 @@ int fb_fetch(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb
     return FOREBAY_OK;
 }
 
+bool fb_fetch_gathers(const struct fb_fetcher *fetcher)
+{
+    return fetcher->source->ops->gather && fetcher->collation->fixed;
+}
+
+static uint64_t item_bytes(const struct fb_column *column, const struct fb_placed *data)
+{
+    return data->rows * data->columns * column->cell_in;
+}
+
+/* Bytes of a sample that pass through the chunk because they are converted. */
+static uint64_t converted_bytes(const struct fb_fetcher *fetcher, const struct fb_batch *batch)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned f = 0; f < fetcher->source->field_count; f++) {
+        const struct fb_column *column = &fetcher->collation->columns[f];
+
+        if (column->wanted && column->dtype != fetcher->source->fields[f].dtype)
+            bytes += item_bytes(column, &batch->placed[column->data]);
+    }
+    return bytes;
+}
+
+/* Where each field's samples go: to their places, or one field behind the other to the chunk. */
+static void find_places(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
+                        const struct fb_batch *batch, uint64_t from, uint64_t count, char **to)
+{
+    char *chunk = hands->chunk.memory;
+
+    for (unsigned f = 0; f < fetcher->source->field_count; f++) {
+        const struct fb_column *column = &fetcher->collation->columns[f];
+        uint64_t room;
+
+        to[f] = NULL;
+        if (!column->wanted)
+            continue;
+        to[f] = fb_collation_item(fetcher->collation, batch->placed, batch->memory, f, from, 0,
+                                  &room);
+        if (column->dtype == fetcher->source->fields[f].dtype)
+            continue;
+        to[f] = chunk;
+        chunk += count * item_bytes(column, &batch->placed[column->data]);
+    }
+}
+
+static void convert_many(const struct fb_fetcher *fetcher, const struct fb_batch *batch,
+                         uint64_t from, uint64_t count, char *const *to)
+{
+    for (unsigned f = 0; f < fetcher->source->field_count; f++) {
+        const struct fb_column *column = &fetcher->collation->columns[f];
+        const struct fb_field *field = &fetcher->source->fields[f];
+        uint64_t room, bytes;
+
+        if (!column->wanted || column->dtype == field->dtype)
+            continue;
+        bytes = count * item_bytes(column, &batch->placed[column->data]);
+        fb_cast(fb_collation_item(fetcher->collation, batch->placed, batch->memory, f, from, 0,
+                                  &room),
+                column->dtype, to[f], field->dtype, bytes / forebay_dtype_bytes(field->dtype));
+    }
+}
+
+int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
+                  uint64_t from, uint64_t to, forebay_error *error)
+{
+    /* No parts are asked for meanwhile, and there is a part for each field. */
+    char **places = (char **)(void *)hands->parts;
+    uint64_t converted = converted_bytes(fetcher, batch);
+    uint64_t step = converted ? hands->chunk.bytes / converted : to - from;
+
+    if (step == 0)
+        return fb_fail(error, FOREBAY_OVER_BUDGET, "a sample does not fit in a worker's memory");
+    for (; from < to; from += step) {
+        uint64_t count = fb_min(step, to - from);
+        struct fb_gather gather = { .samples = batch->samples + from,
+                                    .count = count,
+                                    .to = places,
+                                    .scratch = hands->scratch,
+                                    .reader = hands->reader,
+                                    .hits = &hands->hits,
+                                    .misses = &hands->misses };
+        int status;
+
+        find_places(fetcher, hands, batch, from, count, places);
+        status = fetcher->source->ops->gather(fetcher->source, &gather, error);
+        if (status)
+            return status;
+        if (converted)
+            convert_many(fetcher, batch, from, count, places);
+    }
+    return FOREBAY_OK;
+}
+
 struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
                                  const struct fb_part *part)
 {

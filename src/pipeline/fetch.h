@@ -38,6 +38,12 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
 int fb_fetch(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
              uint64_t at, forebay_error *error);
 
+/* Can samples be fetched many at once? Then: samples [from, to) of the batch into their places. If
+ * that fails nothing is known of any of them. */
+bool fb_fetch_gathers(const struct fb_fetcher *fetcher);
+int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
+                  uint64_t from, uint64_t to, forebay_error *error);
+
 /* The extent of what a part takes of its unit; an unknown one is probed. BROKEN if it cannot be. */
 struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
                                  const struct fb_part *part);

@@ -15,7 +15,15 @@
 
 /* ---- What it takes ---- */
 
-/* The extents of a full batch where all are alike: those of the first sample that is whole. */
+static uint64_t slice_rows(const struct fb_source *source, const struct fb_part *part)
+{
+    const struct fb_field *field = &source->fields[part->field];
+
+    return field->ndim ? field->shape[0] : part->rows;
+}
+
+/* The extents of a full batch where all are alike: those of the first sample that is whole. Slices
+ * of units are as long as their field says, or are padded to that. */
 static bool measure_fixed(const struct fb_collation *collation, struct fb_part *parts,
                           struct fb_measure *measures)
 {
@@ -31,7 +39,7 @@ static bool measure_fixed(const struct fb_collation *collation, struct fb_part *
             if (extent.known != FB_EXTENT_EXACT)
                 break;
             if (parts[good].rows != FB_ALL_ROWS)
-                extent.rows = parts[good].rows;
+                extent.rows = slice_rows(source, &parts[good]);
             fb_measure_add(&measures[parts[good].field], extent);
         }
         if (good == count)

@@ -127,6 +127,7 @@ static void open_done_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
                              uint64_t bytes, uint64_t generation, const forebay_error *error)
 {
     bool held_up = !prepared && error->status == FOREBAY_OK;
+    bool one_run = prepared && batch->run >= batch->count;
 
     pipeline->opening = false;
     if (generation != pipeline->generation || pipeline->stopping || held_up) {
@@ -142,8 +143,14 @@ static void open_done_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
         *fb_ring_at(pipeline, pipeline->tail++) = batch;
         pipeline->open.first += batch->count;
     }
-    pthread_cond_broadcast(&pipeline->work);
-    pthread_cond_broadcast(&pipeline->ready);
+    /* Whoever opened it goes on to fill it: all are called only if there is work for all, and the
+     * caller only if there is something for it to see. */
+    if (one_run)
+        pthread_cond_signal(&pipeline->work);
+    else
+        pthread_cond_broadcast(&pipeline->work);
+    if (!prepared)
+        pthread_cond_broadcast(&pipeline->ready);
 }
 
 static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
@@ -229,6 +236,24 @@ static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *han
     }
 }
 
+/* Many at once where the source can; if that fails, one by one, to find out which it was. */
+static void fill_samples(const struct fb_pipeline *pipeline, struct fb_hands *hands,
+                         struct fb_batch *batch, uint64_t from, uint64_t to,
+                         struct outcome *outcome)
+{
+    const struct fb_fetcher *fetcher = &pipeline->fetcher;
+
+    if (fb_fetch_gathers(fetcher)) {
+        forebay_error error;
+
+        if (!fb_fetch_many(fetcher, hands, batch, from, to, &error))
+            return;
+        hands->hits = hands->misses = 0;
+    }
+    for (uint64_t at = from; at < to; at++)
+        fill_sample(pipeline, hands, batch, at, outcome);
+}
+
 static void tell_locked(struct fb_batch *batch, const struct outcome *outcome)
 {
     batch->skipped += outcome->skipped;
@@ -268,8 +293,7 @@ static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands
     outcome.error_at = UINT64_MAX;
     hands->hits = hands->misses = 0;
     bytes_before = fb_reader_bytes(hands->reader);
-    for (uint64_t at = from; at < to; at++)
-        fill_sample(pipeline, hands, batch, at, &outcome);
+    fill_samples(pipeline, hands, batch, from, to, &outcome);
 
     pthread_mutex_lock(&pipeline->lock);
     tell_locked(batch, &outcome);

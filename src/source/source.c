@@ -6,7 +6,8 @@
 static const struct fb_source_ops *const kinds[] = {
     [FB_KIND_BIN] = &fb_source_bin,
     [FB_KIND_NPY] = &fb_source_npy,
-    [FB_KIND_TABLE] = NULL,
+    [FB_KIND_WINDOWS] = &fb_source_windows,
+    [FB_KIND_TABLE] = &fb_source_table,
 };
 
 int fb_source_open(struct fb_source **out, const struct fb_config *config,

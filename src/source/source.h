@@ -44,7 +44,8 @@ struct fb_part {
     uint32_t field;
     uint32_t item;
     uint64_t first_row;
-    uint64_t rows; /* FB_ALL_ROWS: the whole unit, however many it has */
+    uint64_t rows; /* FB_ALL_ROWS: the whole unit, however many it has. Fewer than a fixed field's
+                      shape[0] (a window beyond the end): zeros follow */
 };
 #define FB_ALL_ROWS UINT64_MAX
 
@@ -70,6 +71,22 @@ struct fb_load {
     uint64_t bytes;           /* exactly that many: write no more, and all of them */
     struct fb_scratch scratch;
     struct fb_reader *reader; /* this worker's own */
+};
+
+/* What gather() is asked to do: sample i of `count` to to[f] + i x (bytes of an item of field f),
+ * for every field f whose to[f] is not NULL. */
+struct fb_gather {
+    const uint64_t *samples;
+    uint64_t count;
+    char *const *to; /* [field_count] */
+    struct fb_scratch scratch;
+    struct fb_reader *reader;
+    uint64_t *hits, *misses; /* counted up */
+};
+
+/* What a source keeps in memory of its own (see keep). */
+struct fb_kept {
+    uint64_t items, bytes, limit_bytes;
 };
 
 struct fb_source;
@@ -108,6 +125,18 @@ struct fb_source_ops {
     /* (optional) `unit` will be loaded soon: start reading ahead without waiting. */
     void (*will_need)(const struct fb_source *source, uint64_t unit);
 
+    /* (optional) Many small samples at once, where every sample of a field has the same shape
+     * (`uniform`, no sequences, no finish). Any thread. If it fails the samples are loaded one by one,
+     * to find out which it was. */
+    int (*gather)(const struct fb_source *source, const struct fb_gather *gather,
+                  forebay_error *error);
+    /* (optional) Instead of a cache of units: keep at most `bytes` of decoded data in memory of the
+     * source's own, reserved as FB_STAGE_CACHE and given back under pressure. For samples so small
+     * that a cache's bookkeeping would cost more than they do. Called at open, and later with less.
+     * Returns what it is now at most. */
+    uint64_t (*keep)(struct fb_source *source, uint64_t bytes);
+    struct fb_kept (*kept)(const struct fb_source *source); /* with keep; any thread */
+
     /* (optional) The samples [*first, *first + *count) that use `unit`; without it a unit is used
      * by one sample only. Any thread, no I/O. */
     void (*users)(const struct fb_source *source, uint64_t unit, uint64_t *first, uint64_t *count);
@@ -134,6 +163,7 @@ struct fb_source {
     bool shared_units;          /* several samples use one unit whole (overlapping sequences) */
     bool raw;                   /* decoding is (nearly) copying: the page cache serves as well */
     bool uniform;               /* every unit of a field has the same extent: stack is fixed */
+    uint64_t block_samples;     /* that lie together and are best read together: 0 if none do */
     uint64_t group_count;       /* sequences (folders) for order.group: sequence; 0 if none */
     const uint64_t *group_ends; /* group g is samples [ends[g-1], ends[g]); owned by the source */
     uint64_t broken_count;      /* units known to be broken at open */

@@ -5,6 +5,8 @@
 
 extern const struct fb_source_ops fb_source_bin;
 extern const struct fb_source_ops fb_source_npy;
+extern const struct fb_source_ops fb_source_table;
+extern const struct fb_source_ops fb_source_windows;
 
 /* The status behind a NULL that came with `error` filled. */
 static inline int fb_failed(const forebay_error *error)
