@@ -120,7 +120,8 @@ static int units_see(struct work *work, forebay_error *error)
         int status = FOREBAY_OK;
 
         for (unsigned i = 0; i < count && !status; i++)
-            if (work->sizes[work->parts[i].unit] == UNSEEN)
+            if (!source->fields[work->parts[i].field].indexed &&
+                work->sizes[work->parts[i].unit] == UNSEEN)
                 status = unit_see(work, &work->parts[i], error);
         if (!status && (work->check || sample % 4096 == 0))
             status = fb_progress(work->log, what, sample, source->sample_count, error);

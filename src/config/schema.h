@@ -17,7 +17,7 @@
 #define FB_CONFIG_KEYS(X) \
     X(TEXT, name, "name", "null", 0, "", "Labels this loader in logs, top and set, e.g. train.") \
     X(CHOICE, source_kind, "source.kind", "null", 0, \
-      "bin|npy|windows|images!|tar!|audio!|table", "What kind of data it is.") \
+      "bin|npy|windows|images|tar!|audio!|table", "What kind of data it is.") \
     X(TEXTS, source_path, "source.path", "null", 0, "", \
       "A glob (** is any number of folders), a list of globs, or @file.txt with a path a line.") \
     X(PAIRS, source_fields, "source.fields", "null", 0, "", \
@@ -36,9 +36,9 @@
     X(CHOICE, source_normalise, "source.normalise", "none", 0, "none|auto", \
       "windows: auto computes mean and std of each column once, at open.") \
     X(REALS, source_mean, "source.mean", "null", 0, "", \
-      "windows: taken from each column (one number, or one each), result in f32.") \
+      "windows: taken from each column; images: (pixel / 255 - mean) / std of R, G, B; then f32.") \
     X(REALS, source_std, "source.std", "null", 0, "", \
-      "windows: what each column is divided by, behind source.mean.") \
+      "windows, images: what each column or channel is divided by, behind source.mean.") \
     X(PAIRS, source_types, "source.types", "null", 0, "", \
       "table: columns that are not to be guessed: f32, f64, i64 or category.") \
     X(TEXT, source_delimiter, "source.delimiter", "auto", 0, "", \
@@ -49,6 +49,22 @@
       "table: error, nan, or the number that stands for a missing value.") \
     X(CHOICE, source_as, "source.as", "columns", 0, "columns|matrix", \
       "table: a field for each column, or one field data of f32.") \
+    X(REALS, source_size, "source.size", "null", 0, "", \
+      "images: a side, or [height, width], in pixels, that every image is resized to.") \
+    X(CHOICE, source_crop, "source.crop", "none", 0, "none|center|random", \
+      "images, before resizing: all; the middle; another part (8 to 100 % of it) each epoch.") \
+    X(BOOL, source_flip, "source.flip", "false", 0, "", \
+      "images: mirror every other one, drawn anew each epoch.") \
+    X(CHOICE, source_layout, "source.layout", "hwc", 0, "hwc|chw", \
+      "images: channels last or first.") \
+    X(CHOICE, source_filter, "source.filter", "bilinear", 0, "bilinear|nearest|bicubic", \
+      "images: how they are resized; all but nearest are antialiased.") \
+    X(BOOL, source_exact, "source.exact", "false", 0, "", \
+      "images: do not let the JPEG decoder halve what will be resized to less than half.") \
+    X(COUNT, source_max_pixels, "source.max_pixels", "100000000", 0, "", \
+      "images: a larger one is taken to be broken.") \
+    X(SIZE, source_decode_memory, "source.decode_memory", "auto", 0, "auto", \
+      "images: what a worker may take to decode one; auto: 1/32 of the budget, 8 to 64 MiB.") \
     X(BOOL, order_shuffle, "order.shuffle", "true", 0, "", "A new order each epoch.") \
     X(COUNT, order_seed, "order.seed", "0", 0, "", "Same seed, same batches.") \
     X(CHOICE, order_group, "order.group", "none", 0, "none|sequence|block", \

@@ -41,6 +41,8 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
         const struct fb_column *column = &collation->columns[f];
         bool converts = column->wanted && column->dtype != source->fields[f].dtype;
 
+        if (column->wanted && source->fields[f].finished)
+            most = fb_max(most, source->unit_bytes_max);
         if (!converts && !(cached && source->sliced))
             continue;
         most = fb_max(most, source->rows_alone
@@ -175,6 +177,8 @@ static int run_errand(const struct errand *errand, uint64_t next_use, forebay_er
     uint64_t unit_bytes = errand->unit_rows * errand->row_in;
     struct fb_cache_pin pin;
 
+    if (errand->field->indexed)
+        return load_rows(errand, errand->first_row, errand->rows, errand->to, error);
     if (errand->fetcher->cache && unit_bytes > 0) {
         switch (fb_cache_find(errand->fetcher->cache, errand->unit, unit_bytes, next_use, true,
                               &pin)) {
@@ -190,6 +194,29 @@ static int run_errand(const struct errand *errand, uint64_t next_use, forebay_er
     }
     errand->hands->misses++;
     return load_slice(errand, error);
+}
+
+/* The whole unit into the worker's chunk, and what finish() makes of it into `to`. */
+static int run_and_finish(struct errand *errand, const struct fb_batch *batch, uint64_t at,
+                          uint64_t next_use, uint64_t room, forebay_error *error)
+{
+    const struct fb_fetcher *fetcher = errand->fetcher;
+    struct fb_hands *hands = errand->hands;
+    uint64_t sample = batch->samples[at];
+    struct fb_random random = { fb_mix2(fb_mix2(fetcher->seed, batch->at.epoch), sample) };
+    struct fb_extent extent = { .known = FB_EXTENT_EXACT, .rows = errand->unit_rows, .columns = 1 };
+    void *to = errand->to;
+    int status;
+
+    if (errand->unit_rows > hands->chunk.bytes)
+        return fb_fail(error, FOREBAY_BAD_DATA, "%" PRIu64 " bytes do not fit in a worker's %" PRIu64,
+                       errand->unit_rows, hands->chunk.bytes);
+    errand->to = hands->chunk.memory;
+    status = run_errand(errand, next_use, error);
+    if (status)
+        return status;
+    return fetcher->source->ops->finish(fetcher->source, sample, hands->chunk.memory, extent,
+                                        random, to, room, hands->scratch, error);
 }
 
 /* Zeros behind an item that is smaller than its room, rows set apart where columns vary. */
@@ -248,11 +275,14 @@ static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,
 
     if (extent.known == FB_EXTENT_BROKEN) /* load() knows why and says so */
         return load_rows(&errand, 0, 0, batch->memory, error);
-    errand.row_in = extent.columns * field->cell_bytes;
+    errand.row_in = extent.columns * fb_field_unit_cell(field);
     errand.row_out = errand.row_in / forebay_dtype_bytes(field->dtype) *
                      forebay_dtype_bytes(column->dtype);
     errand.to = fb_collation_item(fetcher->collation, batch->placed, batch->memory, part->field, at,
                                   part->item, &room);
+    if (field->finished)
+        return run_and_finish(&errand, batch, at, next_use_of(fetcher, batch, at, part->unit), room,
+                              error);
     if (errand.rows * errand.row_out > room)
         return fb_fail(error, FOREBAY_BAD_DATA, "%" PRIu64 " rows do not fit in the %" PRIu64
                        " bytes this batch has for them", errand.rows, room);
@@ -397,5 +427,5 @@ struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct 
         return (struct fb_extent){ .known = FB_EXTENT_BROKEN, .columns = 1 };
     if (part->rows != FB_ALL_ROWS)
         extent.rows = part->rows;
-    return extent;
+    return fb_extent_in_batch(&source->fields[part->field], extent);
 }

@@ -25,7 +25,8 @@ struct fb_fetcher {
 struct fb_hands {
     struct fb_reader *reader;
     struct fb_scratch scratch; /* the source's */
-    struct fb_scratch chunk;   /* for conversion and for slices of units that are admitted */
+    struct fb_scratch chunk;   /* for conversion, slices of units that are admitted, and units that
+                                * finish() makes something of */
     struct fb_part *parts;     /* [parts_max] */
     uint64_t hits, misses;     /* of the run under way; the pipeline collects and clears them */
 };

@@ -38,6 +38,7 @@ static bool measure_fixed(const struct fb_collation *collation, struct fb_part *
 
             if (extent.known != FB_EXTENT_EXACT)
                 break;
+            extent = fb_extent_in_batch(&source->fields[parts[good].field], extent);
             if (parts[good].rows != FB_ALL_ROWS)
                 extent.rows = slice_rows(source, &parts[good]);
             fb_measure_add(&measures[parts[good].field], extent);

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/size.h"
+#include "cache/cache.h"
 #include "pipeline/pipeline.h"
 
 #define SAMPLES 103
@@ -24,6 +25,8 @@ struct bench {
     struct fb_pipeline *pipeline;
     struct fb_pipeline_options options;
     uint64_t rows;
+    bool finished;
+    struct fb_cache *cache;
     uint64_t (*rows_of)(uint64_t sample);
     int (*before_load)(void *data, uint64_t unit);
     uint64_t limit;
@@ -43,11 +46,12 @@ static void bench_init(struct bench *bench)
     bench->limit = 64 * FB_MIB;
 }
 
-static int bench_open(struct bench *bench, forebay_error *error)
+static void bench_make(struct bench *bench)
 {
     struct fb_memory_source_options memory = { .samples = SAMPLES,
                                                .rows = bench->rows,
                                                .rows_of = bench->rows_of,
+                                               .finished = bench->finished,
                                                .before_load = bench->before_load };
     struct fb_order_options order = { .samples = SAMPLES,
                                       .seed = 7,
@@ -65,6 +69,11 @@ static int bench_open(struct bench *bench, forebay_error *error)
     bench->options.ranks = order.ranks;
     bench->options.seed = 7;
     bench->options.on_error = bench->config.on_error;
+}
+
+static int bench_open(struct bench *bench, forebay_error *error)
+{
+    bench_make(bench);
     return fb_pipeline_open(&bench->pipeline, &bench->options, error);
 }
 
@@ -73,6 +82,8 @@ static void bench_close(struct bench *bench)
     struct fb_budget_report now;
 
     assert_int_equal(fb_pipeline_close(bench->pipeline), 0);
+    if (bench->cache)
+        fb_cache_close(bench->cache);
     fb_order_close(bench->order);
     fb_source_close(bench->source);
     fb_budget_read(bench->budget, &now);
@@ -185,6 +196,66 @@ static void batches_are_the_same_whatever_the_workers(void **state)
         assert_int_equal(one, run_digest(33, 5, collate, false));
         assert_int_equal(one, run_digest(2, 3, collate, true));
     }
+}
+
+static void cache_open(struct bench *bench)
+{
+    struct fb_cache_options options = { .unit_count = SAMPLES, .unit_bytes_max = ROWS * 4,
+                                        .unit_bytes_median = ROWS * 2, .limit_bytes = FB_MIB,
+                                        .policy = FB_POLICY_FILL, .pins_max = 8,
+                                        .share = FB_SHARE_OFF, .identity = 1,
+                                        .budget = bench->budget, .log = &bench->log };
+
+    assert_int_equal(fb_cache_open(&bench->cache, &options, NULL), 0);
+    bench->options.cache = bench->cache;
+}
+
+/* Two epochs of units of uneven size that finish() makes two numbers of. */
+static uint64_t run_finished(uint64_t workers, bool cached)
+{
+    uint32_t draws[2][SAMPLES];
+    struct fb_pipeline_report report;
+    struct bench bench;
+    forebay_batch *batch;
+    uint64_t hash = 1;
+
+    bench_init(&bench);
+    bench.finished = true;
+    bench.rows_of = uneven_rows;
+    bench.options.workers = workers;
+    bench_make(&bench);
+    if (cached)
+        cache_open(&bench);
+    assert_int_equal(fb_pipeline_open(&bench.pipeline, &bench.options, NULL), 0);
+    for (int epoch = 0; epoch < 2; epoch++)
+        while (fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, NULL) == FOREBAY_OK) {
+            const int64_t *index = field(batch, "index")->data;
+            const uint32_t *data = field(batch, "data")->data;
+
+            assert_int_equal(field(batch, "data")->shape[1], 2);
+            for (size_t i = 0; i < batch->samples; i++) {
+                assert_int_equal(data[2 * i], index[i]);
+                draws[epoch][index[i]] = data[2 * i + 1];
+            }
+            hash = digest(hash, batch);
+            fb_pipeline_batch_release(batch);
+        }
+    assert_memory_not_equal(draws[0], draws[1], sizeof(draws[0]));
+    fb_pipeline_read_report(bench.pipeline, &report);
+    assert_int_equal(report.hits, cached ? SAMPLES : 0);
+    bench_close(&bench);
+    return hash;
+}
+
+static void what_finish_makes_is_the_same_from_the_cache_or_not(void **state)
+{
+    uint64_t one = run_finished(1, false);
+
+    (void)state;
+    assert_int_equal(one, run_finished(0, false));
+    assert_int_equal(one, run_finished(3, false));
+    assert_int_equal(one, run_finished(1, true));
+    assert_int_equal(one, run_finished(3, true));
 }
 
 static void padded_batches_have_zeros_behind_and_lengths(void **state)
@@ -494,6 +565,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_sample_comes_once_an_epoch),
         cmocka_unit_test(batches_are_the_same_whatever_the_workers),
+        cmocka_unit_test(what_finish_makes_is_the_same_from_the_cache_or_not),
         cmocka_unit_test(padded_batches_have_zeros_behind_and_lengths),
         cmocka_unit_test(ragged_batches_lie_one_behind_the_other),
         cmocka_unit_test(skipped_samples_leave_their_batch_short),

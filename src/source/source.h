@@ -36,6 +36,11 @@ struct fb_field {
     unsigned ndim;   /* of one item; 0 for a scalar */
     uint64_t shape[FB_MAX_DIMS]; /* of one item; 0 where it may vary */
     uint64_t cell_bytes; /* of shape[1..], of shape[2..] if vary is 2: a row has columns cells */
+    bool finished; /* its units hold other bytes than it (an encoded file): finish() makes it of them.
+                    * Their extents count bytes; vary is 0, dtype is already what batch.dtype makes
+                    * of it. */
+    bool indexed;  /* load() makes it from the index (a label): no I/O, never cached nor counted; its
+                    * units may have numbers from unit_count on */
 };
 
 /* A slice of a unit that becomes item `item` of field `field`. */
@@ -117,8 +122,9 @@ struct fb_source_ops {
     /* Read and decode. Many workers call this at once, without any lock. If the unit turns out to
      * be other than its extent says (changed since the index was made), that is BAD_DATA. */
     int (*load)(const struct fb_source *source, const struct fb_load *load, forebay_error *error);
-    /* (optional) The random part: from the loaded item `in` to the field's place in the slot,
-     * `out_bytes` of it, with draws of this sample's own. Any thread. */
+    /* (optional) The random part, and what is better done last: from a whole unit `in` to a
+     * finished field's place in the slot, all `out_bytes` of it, with draws of this sample's own.
+     * `extent` is the unit's. Any thread. */
     int (*finish)(const struct fb_source *source, uint64_t sample, const void *in,
                   struct fb_extent extent, struct fb_random random, void *out, uint64_t out_bytes,
                   struct fb_scratch scratch, forebay_error *error);
@@ -162,7 +168,7 @@ struct fb_source {
     bool sliced;                /* samples take parts of units (windows, rows): fill policy */
     bool shared_units;          /* several samples use one unit whole (overlapping sequences) */
     bool raw;                   /* decoding is (nearly) copying: the page cache serves as well */
-    bool uniform;               /* every unit of a field has the same extent: stack is fixed */
+    bool uniform;               /* all items of a field have one shape: stack is fixed */
     uint64_t block_samples;     /* that lie together and are best read together: 0 if none do */
     uint64_t group_count;       /* sequences (folders) for order.group: sequence; 0 if none */
     const uint64_t *group_ends; /* group g is samples [ends[g-1], ends[g]); owned by the source */
@@ -175,10 +181,23 @@ int fb_source_open(struct fb_source **out, const struct fb_config *config,
                    struct fb_budget *budget, const struct fb_log *log, forebay_error *error);
 void fb_source_close(struct fb_source *source);
 
-/* Decoded bytes of a unit of `field` with this extent. */
+/* Bytes of a cell of a unit of `field`, as load() writes it. */
+static inline uint64_t fb_field_unit_cell(const struct fb_field *field)
+{
+    return field->finished ? 1 : field->cell_bytes;
+}
+/* Bytes of a unit of `field` with this extent, as load() writes it. */
 static inline uint64_t fb_extent_bytes(const struct fb_field *field, struct fb_extent extent)
 {
-    return extent.rows * extent.columns * field->cell_bytes;
+    return extent.rows * extent.columns * fb_field_unit_cell(field);
+}
+/* What a batch has of a unit with this extent: a finished field has a shape of its own. */
+static inline struct fb_extent fb_extent_in_batch(const struct fb_field *field,
+                                                  struct fb_extent extent)
+{
+    if (field->finished && extent.known == FB_EXTENT_EXACT)
+        extent.rows = field->ndim ? field->shape[0] : 1;
+    return extent;
 }
 
 /* What tests of everything above use: `count` samples of one field "data" [rows] u32 held in
@@ -187,6 +206,7 @@ struct fb_memory_source_options {
     uint64_t samples;
     uint64_t rows;                             /* of every sample, or the most if `rows_of` */
     uint64_t (*rows_of)(uint64_t sample);      /* NULL: all alike */
+    bool finished; /* "data" is [2]: the unit's last number and a draw of the sample's own */
     int (*before_load)(void *data, uint64_t unit); /* NULL, or a status to fail with */
     void *data;
 };

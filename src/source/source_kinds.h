@@ -4,6 +4,7 @@
 #include "source/source.h"
 
 extern const struct fb_source_ops fb_source_bin;
+extern const struct fb_source_ops fb_source_images;
 extern const struct fb_source_ops fb_source_npy;
 extern const struct fb_source_ops fb_source_table;
 extern const struct fb_source_ops fb_source_windows;

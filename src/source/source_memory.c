@@ -39,6 +39,11 @@ static void describe(struct memory_source *memory)
                                        .vary = options->rows_of ? 1 : 0, .ndim = 1,
                                        .shape = { options->rows_of ? 0 : options->rows },
                                        .cell_bytes = sizeof(uint32_t) };
+    if (options->finished) {
+        memory->field.finished = true;
+        memory->field.vary = 0;
+        memory->field.shape[0] = 2;
+    }
     memory->base = (struct fb_source){
         .ops = &memory_ops,
         .sample_count = options->samples,
@@ -50,7 +55,7 @@ static void describe(struct memory_source *memory)
         .unit_bytes_total =
             options->rows_of ? total : options->samples * options->rows * sizeof(uint32_t),
         .rows_alone = true,
-        .uniform = !options->rows_of,
+        .uniform = options->finished || !options->rows_of,
         .identity = fb_mix2(options->samples, options->rows),
     };
 }
@@ -82,15 +87,19 @@ static unsigned memory_parts(const struct fb_source *source, uint64_t sample, st
 
 static struct fb_extent memory_extent(const struct fb_source *source, uint64_t unit)
 {
+    const struct memory_source *memory = (const struct memory_source *)source;
+    uint64_t unit_row = memory->options.finished ? sizeof(uint32_t) : 1;
+
     return (struct fb_extent){ .known = FB_EXTENT_EXACT, .columns = 1,
-                               .rows = rows_of((const struct memory_source *)source, unit) };
+                               .rows = rows_of(memory, unit) * unit_row };
 }
 
 static int memory_load(const struct fb_source *source, const struct fb_load *load,
                        forebay_error *error)
 {
     const struct memory_source *memory = (const struct memory_source *)source;
-    uint64_t rows = rows_of(memory, load->unit);
+    uint64_t rows = memory_extent(source, load->unit).rows;
+    uint64_t row_bytes = fb_field_unit_cell(&memory->field);
     uint32_t value = (uint32_t)load->unit;
     int status = FOREBAY_OK;
 
@@ -100,12 +109,28 @@ static int memory_load(const struct fb_source *source, const struct fb_load *loa
         return fb_fail(error, (forebay_status)status, "memory: sample %" PRIu64 " fails as asked",
                        load->unit);
     if (load->first_row > rows || load->rows > rows - load->first_row ||
-        load->bytes != load->rows * sizeof(uint32_t))
+        load->bytes != load->rows * row_bytes)
         return fb_fail(error, FOREBAY_BAD_USE, "memory: sample %" PRIu64 " has %" PRIu64
                        " rows, not %" PRIu64 " from row %" PRIu64 " on in %" PRIu64 " bytes",
                        load->unit, rows, load->rows, load->first_row, load->bytes);
-    for (uint64_t i = 0; i < load->rows; i++)
+    for (uint64_t i = 0; i < load->bytes / sizeof(value); i++)
         memcpy((char *)load->to + i * sizeof(value), &value, sizeof(value));
+    return FOREBAY_OK;
+}
+
+static int memory_finish(const struct fb_source *source, uint64_t sample, const void *in,
+                         struct fb_extent extent, struct fb_random random, void *out,
+                         uint64_t out_bytes, struct fb_scratch scratch, forebay_error *error)
+{
+    uint32_t made[2];
+
+    (void)source, (void)scratch;
+    if (extent.rows < sizeof(made[0]) || out_bytes != sizeof(made))
+        return fb_fail(error, FOREBAY_BAD_USE, "memory: sample %" PRIu64 " cannot be finished from "
+                       "%" PRIu64 " bytes to %" PRIu64, sample, extent.rows, out_bytes);
+    memcpy(made, (const char *)in + extent.rows - sizeof(made[0]), sizeof(made[0]));
+    made[1] = (uint32_t)fb_random_next(&random);
+    memcpy(out, made, sizeof(made));
     return FOREBAY_OK;
 }
 
@@ -122,5 +147,6 @@ static const struct fb_source_ops memory_ops = {
     .parts = memory_parts,
     .extent = memory_extent,
     .load = memory_load,
+    .finish = memory_finish,
     .place = memory_place,
 };
