@@ -126,6 +126,8 @@ struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_curso
 void fb_work_cancel_locked(struct fb_pipeline *pipeline);
 
 /* ---- workers.c ---- */
+uint64_t fb_pipeline_scratch_bytes(const struct fb_source *source,
+                                   const struct fb_collation *collation, bool cached);
 uint64_t fb_pipeline_worker_bytes(const struct fb_source *source,
                                   const struct fb_collation *collation, bool cached);
 int fb_hands_init(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_error *error);
