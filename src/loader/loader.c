@@ -13,138 +13,34 @@
 #include "monitor/snapshot.h"
 #include "order/order.h"
 #include "pipeline/pipeline.h"
-#include "plan/plan.h"
+#include "plan/prepare.h"
 #include "source/source.h"
 
 static int find_budget(forebay_loader *loader, struct fb_budget *shared, forebay_error *error)
 {
-    const struct fb_size *size = &loader->config.memory_budget;
-    uint64_t ranks = fb_max(1, loader->ranks.local_world), bytes = size->value / ranks;
-    struct fb_host_memory host;
-    char text[32];
-
-    if (shared) {
-        loader->budget = fb_budget_share(shared);
-        return FOREBAY_OK;
-    }
-    if (size->mode == FB_SIZE_AUTO) {
-        fb_host_memory_read(&host, "");
-        if (host.left_bytes == FB_UNKNOWN)
-            return fb_fail(error, FOREBAY_BAD_CONFIG,
-                           "memory.budget: auto cannot tell what this host leaves; name a size");
-        bytes = host.left_bytes / 2 / ranks;
-        fb_say(&loader->log, "memory.budget: auto is %s: half of what is available%s",
-               fb_size_text(bytes, text), ranks > 1 ? ", divided by the ranks on this node" : "");
-    } else if (ranks > 1) {
-        fb_say(&loader->log, "memory.budget: this rank's part of %" PRIu64 " is %s", ranks,
-               fb_size_text(bytes, text));
-    }
-    return fb_budget_new(&loader->budget, bytes, error);
-}
-
-/* Rows that have to be read from the disk are read block by block unless the user says otherwise. */
-static int resolve_group(const forebay_loader *loader, uint64_t budget_left)
-{
-    const struct fb_config *config = &loader->config;
-    const struct fb_source *source = loader->source;
-    char have[32], left[32];
-
-    if (fb_config_is_set(config, "order.group") || !config->order_shuffle ||
-        !source->block_samples || source->unit_bytes_total <= budget_left)
-        return config->order_group;
-    fb_say(&loader->log, "order.group: block, because the table's %s do not fit in the %s of memory "
-           "that are left; order.group: none shuffles all rows, and reads each by itself",
-           fb_size_text(source->unit_bytes_total, have), fb_size_text(budget_left, left));
-    return FB_GROUP_BLOCK;
+    if (!shared)
+        return fb_prepare_budget(&loader->budget, &loader->config, &loader->ranks, &loader->log,
+                                 error);
+    loader->budget = fb_budget_share(shared);
+    return FOREBAY_OK;
 }
 
 static int open_order(forebay_loader *loader, forebay_error *error)
 {
-    const struct fb_config *config = &loader->config;
-    const struct fb_source *source = loader->source;
-    uint64_t sample_bytes = fb_max(1, source->unit_bytes_total / fb_max(1, source->sample_count));
-    struct fb_budget_report budget;
-    struct fb_order_options options = {
-        .samples = source->sample_count,
-        .seed = config->order_seed.value,
-        .shuffle = config->order_shuffle,
-        .group_count = source->group_count,
-        .group_ends = source->group_ends,
-        .sticky = config->order_sticky,
-        .ends = config->order_ends,
-        .subset_file = config->order_subset,
-        .weights_file = config->order_weights,
-        .draws = config->order_draws.value,
-        .ranks = loader->ranks,
-    };
+    struct fb_order_options options;
+    int status = fb_prepare_order(&options, &loader->config, loader->source, &loader->ranks,
+                                  loader->budget, &loader->log, error);
 
-    fb_budget_read(loader->budget, &budget);
-    options.group = resolve_group(loader, budget.limit - fb_min(budget.limit, budget.used));
-    options.block = !config->order_block.is_auto ? fb_max(1, config->order_block.value)
-                    : source->block_samples      ? source->block_samples
-                                                 : fb_max(1, FB_MIB / sample_bytes);
-    options.window = config->order_window.is_auto
-                         ? fb_max(1, budget.limit / 4 / sample_bytes / options.block)
-                         : fb_max(1, config->order_window.value);
-    if (source->sample_count == 0)
-        return fb_fail(error, FOREBAY_BAD_DATA, "the source has no sample");
-    return fb_order_open(&loader->order, &options, loader->budget, &loader->log, error);
-}
-
-/* next-use pays where a unit that cannot be sliced is used by several samples, for weighted draws,
- * subset epochs and several nodes; fill is as good as any elsewhere (caching.md). */
-static int resolve_policy(const forebay_loader *loader)
-{
-    const struct fb_config *config = &loader->config;
-    const struct fb_source *source = loader->source;
-
-    if (config->memory_policy != FB_POLICY_AUTO)
-        return config->memory_policy;
-    if (source->sliced)
-        return FB_POLICY_FILL;
-    if (source->shared_units || config->order_weights || loader->ranks.nodes > 1)
-        return FB_POLICY_NEXT_USE;
-    return FB_POLICY_FILL;
-}
-
-/* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */
-static uint64_t cache_wanted(const forebay_loader *loader)
-{
-    const struct fb_source *source = loader->source;
-    struct fb_host_memory host;
-    uint64_t total = source->unit_bytes_total;
-
-    if (loader->config.memory_cache.mode != FB_SIZE_AUTO)
-        return 0;
-    if (source->raw && total) {
-        fb_host_memory_read(&host, "");
-        if (host.left_bytes != FB_UNKNOWN && total <= host.left_bytes)
-            return 0;
-    }
-    if (!total)
-        return UINT64_MAX / 2;
-    return total + total / 16 + fb_cache_index_bytes(source->unit_count);
+    return status ? status : fb_order_open(&loader->order, &options, loader->budget, &loader->log,
+                                           error);
 }
 
 static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error *error)
 {
-    bool cached = loader->config.memory_cache.mode != FB_SIZE_OFF && !loader->source->ops->keep;
-    struct fb_pipeline_needs pipeline;
-    struct fb_budget_report budget;
     struct fb_plan_needs needs;
-    int status = fb_pipeline_measure(&pipeline, loader->source, &loader->config, cached,
-                                     loader->budget, error);
+    int status = fb_prepare_plan(plan, &needs, &loader->config, loader->source, loader->budget,
+                                 error);
 
-    if (status)
-        return status;
-    fb_budget_read(loader->budget, &budget);
-    needs = (struct fb_plan_needs){ .fixed = budget.used + FB_LOADER_FIXED_BYTES,
-                                    .slot = pipeline.slot,
-                                    .slot_header = pipeline.header,
-                                    .fixed_layout = pipeline.fixed,
-                                    .per_worker = pipeline.per_worker,
-                                    .cache_wanted = cache_wanted(loader) };
-    status = fb_plan(plan, &needs, &loader->config, budget.limit, fb_host_cpus(), error);
     if (!status)
         loader->floor = plan->floor;
     return status;
@@ -159,7 +55,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .unit_bytes_median = source->unit_bytes_total / fb_max(1, source->unit_count),
         .unit_bytes_max = source->unit_bytes_max,
         .limit_bytes = plan->cache,
-        .policy = resolve_policy(loader),
+        .policy = fb_prepare_policy(&loader->config, source, &loader->ranks),
         .pins_max = (unsigned)(fb_max(1, plan->workers) * source->parts_max),
         .share = loader->config.memory_share,
         .identity = source->identity,
@@ -209,7 +105,8 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .ranks = loader->ranks,
         .seed = config->order_seed.value,
         .on_error = resolve_on_error(loader),
-        .next_use = loader->cache && resolve_policy(loader) == FB_POLICY_NEXT_USE,
+        .next_use = loader->cache && fb_prepare_policy(config, loader->source, &loader->ranks) ==
+                                         FB_POLICY_NEXT_USE,
         .workers = plan->workers,
         .prefetch = plan->prefetch,
         .slots_floor = plan->slots_floor,

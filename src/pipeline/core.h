@@ -132,6 +132,8 @@ void fb_work_cancel_locked(struct fb_pipeline *pipeline);
 int fb_pipeline_preload(struct fb_pipeline *pipeline, forebay_error *error);
 
 /* ---- workers.c ---- */
+uint64_t fb_pipeline_scratch_bytes(const struct fb_source *source,
+                                   const struct fb_collation *collation, bool cached);
 uint64_t fb_pipeline_worker_bytes(const struct fb_source *source,
                                   const struct fb_collation *collation, bool cached);
 int fb_hands_init(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_error *error);

@@ -91,6 +91,7 @@ int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source 
     needs->header = bytes ? fb_batch_header_bytes(&collation) : 0;
     needs->slot = bytes ? fb_map_bytes(bytes) + needs->header : 0;
     needs->per_worker = fb_pipeline_worker_bytes(source, &collation, cached);
+    needs->scratch = fb_pipeline_scratch_bytes(source, &collation, cached);
     fb_block_free(budget, FB_STAGE_OTHER, measures, source->field_count, sizeof(*measures));
     fb_collation_close(&collation);
     return status;

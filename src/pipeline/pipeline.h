@@ -41,6 +41,7 @@ struct fb_pipeline_needs {
     uint64_t slot;       /* the largest batch with its header; 0 if not known before it comes */
     uint64_t header;     /* the part of it that is no data */
     uint64_t per_worker; /* scratch, reader, stack, libraries */
+    uint64_t scratch;    /* the part of it that is decode memory */
     bool fixed;          /* every batch takes `slot` */
 };
 int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source *source,

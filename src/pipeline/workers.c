@@ -33,11 +33,16 @@ static uint64_t inside_bytes(const struct fb_source *source, uint64_t chunk)
            fb_map_bytes(source->parts_max * sizeof(struct fb_part));
 }
 
+uint64_t fb_pipeline_scratch_bytes(const struct fb_source *source,
+                                   const struct fb_collation *collation, bool cached)
+{
+    return inside_bytes(source, fb_fetch_chunk_bytes(source, collation, cached));
+}
+
 uint64_t fb_pipeline_worker_bytes(const struct fb_source *source,
                                   const struct fb_collation *collation, bool cached)
 {
-    return outside_bytes(source) +
-           inside_bytes(source, fb_fetch_chunk_bytes(source, collation, cached));
+    return outside_bytes(source) + fb_pipeline_scratch_bytes(source, collation, cached);
 }
 
 static int map_scratch(struct fb_scratch *scratch, uint64_t bytes, forebay_error *error)

@@ -16,6 +16,7 @@ struct fb_plan_needs {
     uint64_t slot_header; /* the part of it that is no data */
     bool fixed_layout;   /* every batch takes `slot`: what does not fit is an error now */
     uint64_t per_worker; /* scratch, reader, stack, libraries' allowance */
+    uint64_t scratch;    /* the part of it that is decode memory */
     uint64_t cache_wanted; /* decoded bytes of all units, or 0: no cache is worth it */
 };
 

@@ -1,0 +1,134 @@
+#include "plan/prepare.h"
+
+#include <inttypes.h>
+
+#include "base/size.h"
+#include "cache/cache.h"
+#include "memory/host.h"
+#include "pipeline/pipeline.h"
+
+int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
+                      const struct fb_ranks *ranks, const struct fb_log *log,
+                      forebay_error *error)
+{
+    const struct fb_size *size = &config->memory_budget;
+    uint64_t here = fb_max(1, ranks->local_world), bytes = size->value / here;
+    struct fb_host_memory host;
+    char text[32];
+
+    if (size->mode == FB_SIZE_AUTO) {
+        fb_host_memory_read(&host, "");
+        if (host.left_bytes == FB_UNKNOWN)
+            return fb_fail(error, FOREBAY_BAD_CONFIG,
+                           "memory.budget: auto cannot tell what this host leaves; name a size");
+        bytes = host.left_bytes / 2 / here;
+        fb_say(log, "memory.budget: auto is %s: half of what is available%s",
+               fb_size_text(bytes, text), here > 1 ? ", divided by the ranks on this node" : "");
+    } else if (here > 1) {
+        fb_say(log, "memory.budget: this rank's part of %" PRIu64 " is %s", here,
+               fb_size_text(bytes, text));
+    }
+    return fb_budget_new(out, bytes, error);
+}
+
+/* Rows that have to be read from the disk are read block by block unless the user says otherwise. */
+static int resolve_group(const struct fb_config *config, const struct fb_source *source,
+                         uint64_t budget_left, const struct fb_log *log)
+{
+    char have[32], left[32];
+
+    if (fb_config_is_set(config, "order.group") || !config->order_shuffle ||
+        !source->block_samples || source->unit_bytes_total <= budget_left)
+        return config->order_group;
+    fb_say(log, "order.group: block, because the table's %s do not fit in the %s of memory that are "
+           "left; order.group: none shuffles all rows, and reads each by itself",
+           fb_size_text(source->unit_bytes_total, have), fb_size_text(budget_left, left));
+    return FB_GROUP_BLOCK;
+}
+
+int fb_prepare_order(struct fb_order_options *options, const struct fb_config *config,
+                     const struct fb_source *source, const struct fb_ranks *ranks,
+                     struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
+{
+    uint64_t sample_bytes = fb_max(1, source->unit_bytes_total / fb_max(1, source->sample_count));
+    struct fb_budget_report now;
+
+    if (source->sample_count == 0)
+        return fb_fail(error, FOREBAY_BAD_DATA, "the source has no sample");
+    fb_budget_read(budget, &now);
+    *options = (struct fb_order_options){
+        .samples = source->sample_count,
+        .seed = config->order_seed.value,
+        .shuffle = config->order_shuffle,
+        .group = resolve_group(config, source, now.limit - fb_min(now.limit, now.used), log),
+        .group_count = source->group_count,
+        .group_ends = source->group_ends,
+        .sticky = config->order_sticky,
+        .ends = config->order_ends,
+        .subset_file = config->order_subset,
+        .weights_file = config->order_weights,
+        .draws = config->order_draws.value,
+        .ranks = *ranks,
+    };
+    options->block = !config->order_block.is_auto ? fb_max(1, config->order_block.value)
+                     : source->block_samples      ? source->block_samples
+                                                  : fb_max(1, FB_MIB / sample_bytes);
+    options->window = config->order_window.is_auto
+                          ? fb_max(1, now.limit / 4 / sample_bytes / options->block)
+                          : fb_max(1, config->order_window.value);
+    return FOREBAY_OK;
+}
+
+/* next-use pays where a unit that cannot be sliced is used by several samples, for weighted draws,
+ * subset epochs and several nodes; fill is as good as any elsewhere (caching.md). */
+int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
+                      const struct fb_ranks *ranks)
+{
+    if (config->memory_policy != FB_POLICY_AUTO)
+        return config->memory_policy;
+    if (source->sliced)
+        return FB_POLICY_FILL;
+    if (source->shared_units || config->order_weights || ranks->nodes > 1)
+        return FB_POLICY_NEXT_USE;
+    return FB_POLICY_FILL;
+}
+
+/* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */
+static uint64_t cache_wanted(const struct fb_config *config, const struct fb_source *source)
+{
+    struct fb_host_memory host;
+    uint64_t total = source->unit_bytes_total;
+
+    if (config->memory_cache.mode != FB_SIZE_AUTO)
+        return 0;
+    if (source->raw && total) {
+        fb_host_memory_read(&host, "");
+        if (host.left_bytes != FB_UNKNOWN && total <= host.left_bytes)
+            return 0;
+    }
+    if (!total)
+        return UINT64_MAX / 2;
+    return total + total / 16 + fb_cache_index_bytes(source->unit_count);
+}
+
+int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
+                    const struct fb_config *config, const struct fb_source *source,
+                    struct fb_budget *budget, forebay_error *error)
+{
+    bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep;
+    struct fb_pipeline_needs pipeline;
+    struct fb_budget_report now;
+    int status = fb_pipeline_measure(&pipeline, source, config, cached, budget, error);
+
+    if (status)
+        return status;
+    fb_budget_read(budget, &now);
+    *needs = (struct fb_plan_needs){ .fixed = now.used + FB_LOADER_FIXED_BYTES,
+                                     .slot = pipeline.slot,
+                                     .slot_header = pipeline.header,
+                                     .fixed_layout = pipeline.fixed,
+                                     .per_worker = pipeline.per_worker,
+                                     .scratch = pipeline.scratch,
+                                     .cache_wanted = cache_wanted(config, source) };
+    return fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);
+}

@@ -1,0 +1,38 @@
+/*
+ * prepare.h -- from a configuration to what a run is given: budget, order, policy, plan.
+ *
+ * The loader opens its parts with these, and `forebay plan` asks the same functions, so that what
+ * is foretold is what is done (R16).
+ */
+#ifndef FB_PLAN_PREPARE_H
+#define FB_PLAN_PREPARE_H
+#include "order/order.h"
+#include "plan/plan.h"
+#include "source/source.h"
+
+/* The loader's own structs, its configuration (a page or two; 1 MiB of text at most is read) and
+ * what JSON needs for a moment: reserved at open. */
+#define FB_LOADER_BYTES ((uint64_t)256 * 1024)
+/* What the pipeline and the cache take for themselves beside slots and workers: planned for. */
+#define FB_LOADER_FIXED_BYTES ((uint64_t)64 * 1024)
+
+/* memory.budget, this rank's part of it, as a ledger of its own. */
+int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
+                      const struct fb_ranks *ranks, const struct fb_log *log,
+                      forebay_error *error);
+
+/* What fb_order_open is given for this source; borrows from config and source. */
+int fb_prepare_order(struct fb_order_options *options, const struct fb_config *config,
+                     const struct fb_source *source, const struct fb_ranks *ranks,
+                     struct fb_budget *budget, const struct fb_log *log,
+                     forebay_error *error);
+
+/* FB_POLICY_FILL, _NEXT_USE or _LRU: what memory.policy comes to. */
+int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
+                      const struct fb_ranks *ranks);
+
+/* Divide what is left of the budget; everything opened so far (index, order) is in it. */
+int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
+                    const struct fb_config *config, const struct fb_source *source,
+                    struct fb_budget *budget, forebay_error *error);
+#endif
