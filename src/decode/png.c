@@ -88,7 +88,7 @@ static int fail(const struct fb_image *image, int code, forebay_error *error)
         return fb_fail(error, FOREBAY_BAD_DATA, "PNG: it wants more memory than the %" PRIu64
                        " bytes a worker has (source.decode_memory); %" PRIu64 " were left",
                        image->limits.bytes, png->left);
-    if (code == SPNG_EOF || code == SPNG_EIDAT_TOO_SHORT)
+    if (code == SPNG_EOF || code == SPNG_IO_EOF || code == SPNG_EIDAT_TOO_SHORT)
         return fb_fail(error, FOREBAY_BAD_DATA, "PNG: the file ends early, after its %" PRIu64
                        " bytes", image->file_bytes);
     return fb_fail(error, FOREBAY_BAD_DATA, "PNG of %" PRIu64 " bytes: %s", image->file_bytes,
