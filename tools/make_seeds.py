@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""make_seeds.py -- write the fuzzers' small seeds into tests/corpus/ (needs NumPy; same each time)."""
+"""make_seeds.py -- write the fuzzers' small seeds into tests/corpus/ (needs NumPy and Pillow; same each time)."""
 import io
 import pathlib
+import struct
 import zipfile
+import zlib
 
 import numpy as np
 
@@ -52,6 +54,46 @@ def write_npz():
     put("npz", "cut", npz(zipfile.ZIP_DEFLATED, **arrays)[:-30])
 
 
+def jpeg(mode, size=(24, 17), **options):
+    from PIL import Image
+    y, x = np.mgrid[0:size[1], 0:size[0]]
+    picture = Image.fromarray(np.stack([x * 9, y * 13, x * y], -1).astype("u1")).convert(mode)
+    to = io.BytesIO()
+    picture.save(to, "JPEG", quality=70, **options)
+    return to.getvalue()
+
+
+def png(colour, bits, interlace=0, extra=b""):
+    channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
+
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 9, 7, bits, colour, 0, 0, interlace)
+    row = bytes([0]) + bytes(range(-(-9 * channels * bits // 8)))
+    palette = chunk(b"PLTE", bytes(range(48))) if colour == 3 else b""
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + palette + extra +
+            chunk(b"IDAT", zlib.compress(row * 7)) + chunk(b"IEND", b""))
+
+
+EXIF = b"II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
+
+
+def write_images():
+    """The last bytes are knobs of the fuzzers: size, filter and draw; the allowance."""
+    put("exif", "little", EXIF)
+    put("exif", "big", b"MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x08\0\0\0\0\0\0")
+    put("exif", "segment", b"\xff\xd8\xff\xe1\0\x22Exif\0\0" + EXIF)
+    for name, options in (("420", {}), ("444", {"subsampling": 0}), ("progressive",
+                          {"progressive": True}), ("exif", {"exif": b"Exif\0\0" + EXIF})):
+        put("jpeg", name, jpeg("RGB", **options) + b"\x08\x09\x00\x01")
+    put("jpeg", "grey", jpeg("L") + b"\x20\x05\x02\x02")
+    put("jpeg", "cmyk", jpeg("CMYK") + b"\x03\x30\x80\x03")
+    for colour, bits in ((0, 1), (0, 8), (0, 16), (2, 8), (2, 16), (3, 4), (4, 8), (6, 8), (6, 16)):
+        put("png", f"colour{colour}_bits{bits}", png(colour, bits) + b"\xff")
+    put("png", "interlaced", png(2, 8, 1) + b"\xff")
+
+
 def write_config():
     """YAML text; what stands behind a NUL is a setting."""
     examples = CORPUS.parent.parent / "examples"
@@ -66,6 +108,7 @@ def write_config():
 if __name__ == "__main__":
     write_npy()
     write_npz()
+    write_images()
     write_config()
     files = [path for path in CORPUS.rglob("*") if path.is_file()]
     print(f"{len(files)} seeds, {sum(path.stat().st_size for path in files)} bytes")

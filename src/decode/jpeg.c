@@ -19,7 +19,7 @@
 
 #define SCANS_MAX 100 /* a progressive picture has about 10; each more costs a pass over all blocks */
 #define ROW_GROUPS 10 /* of 8 rows and their neighbours, which smooth chroma keeps at once */
-#define FIXED_BYTES (96 * FB_KIB) /* structures, tables and libjpeg's pools; measured: up to 60 KiB */
+#define FIXED_BYTES (64 * FB_KIB) /* structures, tables and libjpeg's pools; measured: 25 KiB */
 
 struct jpeg {
     struct jpeg_decompress_struct info;

@@ -99,9 +99,8 @@ static uint32_t inputs_of(const struct fb_span *span, enum fb_filter filter, dou
 
 /* Weights as integers whose sum is exactly 1: what rounding left over goes to the largest. */
 static void round_weights(struct fb_weights *weights, const struct fb_span *span,
-                          enum fb_filter filter, uint32_t out, bool grouped)
+                          enum fb_filter filter, uint32_t out, double center, bool grouped)
 {
-    double center = span->start + ((double)out + 0.5) * span->size / (double)span->out;
     double narrow = filter_reach(filter) / reach_of(span, filter), total = 0.0, one;
     uint32_t first, largest = 0, shift;
     uint32_t count = inputs_of(span, filter, center, weights->taps, &first);
@@ -130,7 +129,7 @@ static void round_weights(struct fb_weights *weights, const struct fb_span *span
 static void weights_init(struct fb_weights *weights, const struct fb_span *span,
                          enum fb_filter filter, bool grouped)
 {
-    double scale = span->size / (double)span->out;
+    double scale = span->size / (double)span->out, nearest = span->start + scale * 0.5;
 
     /* The largest weight is below 1.1, below half of that from a scale of 4 on, and so on. */
     weights->bits = scale < 4.0 ? 14 : scale < 8.0 ? 15 : 16;
@@ -138,8 +137,13 @@ static void weights_init(struct fb_weights *weights, const struct fb_span *span,
         weights->bits = 14;
     memset(weights->values, 0, (uint64_t)span->out * weights->taps * (grouped ? COPIES : 1) *
                                    sizeof(*weights->values));
-    for (uint32_t out = 0; out < span->out; out++)
-        round_weights(weights, span, filter, out, grouped);
+    for (uint32_t out = 0; out < span->out; out++, nearest += scale) {
+        double center = span->start + ((double)out + 0.5) * scale;
+
+        /* Half-way between two inputs a rounding error decides: Pillow adds its steps up. */
+        round_weights(weights, span, filter, out, filter == FB_FILTER_NEAREST ? nearest : center,
+                      grouped);
+    }
 }
 
 /* ---- Across: a row of bytes to a row of numbers with FRACTION bits ---- */
