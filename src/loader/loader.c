@@ -51,7 +51,9 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
     const struct fb_source *source = loader->source;
     struct fb_cache_options options = {
         .unit_count = source->unit_count,
-        .unit_bytes = source->uniform && source->field_count == 1 ? source->unit_bytes_max : 0,
+        .unit_bytes = source->unit_bytes_total == source->unit_bytes_max * source->unit_count
+                          ? source->unit_bytes_max
+                          : 0,
         .unit_bytes_median = source->unit_bytes_total / fb_max(1, source->unit_count),
         .unit_bytes_max = source->unit_bytes_max,
         .limit_bytes = plan->cache,
