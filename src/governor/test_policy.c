@@ -145,6 +145,7 @@ static void memory_to_spare_but_fixed(struct fb_view *now)
 static void budget_but_no_host(struct fb_view *now)
 {
     memory_to_spare(now);
+    now->used += 130 * FB_MIB;
     now->left = 120 * FB_MIB;
 }
 
