@@ -107,6 +107,10 @@ static uint64_t shortage(const struct fb_view *now, const struct fb_past *past,
         *reason = "the budget was lowered below what is in use";
         return now->used - now->limit;
     }
+    if (now->alarmed) {
+        *reason = "an alarm asks for memory";
+        return fb_max(keep / 2, now->cache / 4);
+    }
     if (now->left == FB_UNKNOWN)
         return 0;
     soon = less(now->left, (uint64_t)(past->falling * (double)AHEAD_NS / (double)SECOND));

@@ -37,7 +37,8 @@
     X(N, left)                           /* what may still be taken of it */             \
     X(N, swapped_out)                    /* pages, in all */                             \
     X(R, stalled)                        /* percent of ten seconds, for want of memory */ \
-    X(T, in_group)                       /* room is a control group's limit */
+    X(T, in_group)                       /* room is a control group's limit */           \
+    X(T, alarmed)                        /* an alarm asks for memory */
 
 /* What was done before. All zero at first. */
 #define FB_PAST_MAP(X)                                                                    \

@@ -132,6 +132,10 @@ static void nothing_is_known(struct fb_view *now)
 {
     now->left = now->room = FB_UNKNOWN;
 }
+static void an_alarm(struct fb_view *now)
+{
+    now->alarmed = true;
+}
 static void memory_to_spare(struct fb_view *now)
 {
     now->limit = FB_GIB;
@@ -164,6 +168,7 @@ static const struct row rows[] = {
     { "swapping is pressure", host_swaps, FB_ACT_CACHE, 0, "the host is swapping" },
     { "stalls with little left are pressure", tasks_stall, FB_ACT_CACHE, 0, "tasks stand still for want of memory" },
     { "stalls with much left are somebody else's", stalls_without_shortage, FB_ACT_NONE, 0, "" },
+    { "an alarm takes a quarter of the cache", an_alarm, FB_ACT_CACHE, 150 * FB_MIB * 3 / 4, "an alarm asks for memory" },
     { "what is not known moves nothing", nothing_is_known, FB_ACT_NONE, 0, "" },
     { "memory to spare goes to the cache", memory_to_spare, FB_ACT_CACHE, 0, "the cache is full and there is memory to spare" },
     { "but not to one the user fixed", memory_to_spare_but_fixed, FB_ACT_NONE, 0, "" },
