@@ -55,7 +55,7 @@ struct fb_reader {
     struct io_uring ring;
     struct span chunks[RING_ENTRIES];
     uint32_t under_way; /* chunks that are in the ring, a bit each */
-    _Atomic uint64_t bytes;
+    _Atomic uint64_t bytes, spent_ns;
 
     _Atomic uint64_t busy_since_ns; /* written under lock, by the reader's thread only */
     pthread_mutex_t lock;
@@ -85,6 +85,13 @@ static void path_copy(char *to, size_t size, const char *path)
     if (length >= size)
         path += length - (size - 1);
     memcpy(to, path, strlen(path) + 1);
+}
+
+static void spend(struct fb_reader *reader, uint64_t began_ns)
+{
+    atomic_store_explicit(&reader->spent_ns,
+                          fb_reader_spent_ns(reader) + fb_now_ns() - began_ns,
+                          memory_order_relaxed);
 }
 
 static void busy_begin(struct fb_reader *reader, const char *path)
@@ -471,6 +478,7 @@ int fb_reader_read(struct fb_reader *reader, int fd, const char *path, void *int
                    uint64_t offset, forebay_error *error)
 {
     struct span left = { into, bytes, offset };
+    uint64_t began = fb_now_ns();
     struct target target;
     int status = target_init(&target, fd, path, &left, error);
 
@@ -486,6 +494,7 @@ int fb_reader_read(struct fb_reader *reader, int fd, const char *path, void *int
     if (!status) /* this thread alone writes it: no locked instruction needed */
         atomic_store_explicit(&reader->bytes, fb_reader_bytes(reader) + bytes,
                               memory_order_relaxed);
+    spend(reader, began);
     return status;
 }
 
@@ -549,6 +558,7 @@ int fb_reader_open(struct fb_reader *reader, const char *path, int *fd, uint64_t
                    forebay_error *error)
 {
     struct stat about;
+    uint64_t began = fb_now_ns();
     int status = FOREBAY_OK, opened;
 
     busy_begin(reader, path);
@@ -558,6 +568,7 @@ int fb_reader_open(struct fb_reader *reader, const char *path, int *fd, uint64_t
     else
         status = check_regular(&about, path, error);
     busy_end(reader);
+    spend(reader, began);
     if (status) {
         if (opened >= 0)
             close(opened);
@@ -576,6 +587,11 @@ void fb_reader_forget(struct fb_reader *reader, bool forget)
 uint64_t fb_reader_bytes(const struct fb_reader *reader)
 {
     return atomic_load_explicit(&reader->bytes, memory_order_relaxed);
+}
+
+uint64_t fb_reader_spent_ns(const struct fb_reader *reader)
+{
+    return atomic_load_explicit(&reader->spent_ns, memory_order_relaxed);
 }
 
 int fb_reader_new(struct fb_reader **out, const struct fb_reader_options *options,

@@ -45,6 +45,8 @@ void fb_reader_forget(struct fb_reader *reader, bool forget);
 
 /* Bytes asked of the kernel so far, in all [any thread]. */
 uint64_t fb_reader_bytes(const struct fb_reader *reader);
+/* Time spent in opening and reading so far, from the page cache or not [any thread]. */
+uint64_t fb_reader_spent_ns(const struct fb_reader *reader);
 
 /* A hanging read cannot speak for itself, so whoever waits for it asks [any thread]. A reader is
  * busy while it waits for the disk or the network, not while it copies from the page cache.

@@ -129,7 +129,22 @@
       "Samples (a number, or a share of the epoch) that may fail before the run does.") \
     X(COUNT, monitor_every, "monitor.every", "100", 0, "", "Steps between memory lines.") \
     X(SHARE, monitor_warn, "monitor.warn", "90%", 0, "", "Warn above this use of memory.") \
-    X(TEXT, monitor_log, "monitor.log", "null", LATER, "", "JSON-lines log of all snapshots.") \
+    X(TEXT, monitor_log, "monitor.log", "null", 0, "", \
+      "JSON-lines log of snapshots and decisions; 32 MiB of it are kept.") \
+    X(TEXT, monitor_alarm_process, "monitor.alarm.process", "off", 0, "", \
+      "Alarm above this resident memory of the process: 40GiB, or 90% of the system's.") \
+    X(TEXT, monitor_alarm_system, "monitor.alarm.system", "off", 0, "", \
+      "Alarm above this use of the system's memory: bytes or percent.") \
+    X(TEXT, monitor_alarm_swap, "monitor.alarm.swap", "off", 0, "", \
+      "Alarm above this use of swap: bytes or percent.") \
+    X(TEXT, monitor_alarm_gpu, "monitor.alarm.gpu", "off", 0, "", \
+      "Alarm above this use of any GPU's memory: bytes or percent (needs NVIDIA's library).") \
+    X(CHOICE, monitor_alarm_action, "monitor.alarm.action", "log", 0, "log|command|shrink|stop", \
+      "What an alarm does: say it; also run a command; shrink; or stop, the state saved.") \
+    X(TEXTS, monitor_alarm_command, "monitor.alarm.command", "null", 0, "", \
+      "A program and its arguments, no shell; the alarm's text is in $FOREBAY_ALARM.") \
+    X(TEXT, monitor_alarm_state, "monitor.alarm.state", "null", 0, "", \
+      "action stop: where the state is saved; null: a file in the run folder, which is said.") \
     X(TEXT, preset, "preset", "null", LATER, "", \
       "safe, balanced, aggressive, extreme, gpu-batch, gpu-basic ... gpu-auto.")
 #endif

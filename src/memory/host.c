@@ -170,6 +170,7 @@ void fb_host_memory_read(struct fb_host_memory *memory, const char *root)
     memory->total_bytes = from_kib(total);
     memory->available_bytes = from_kib(available);
     memory->swap_used_bytes = FB_UNKNOWN;
+    memory->swap_total_bytes = from_kib(swap);
     if (swap != FB_UNKNOWN && swap_free <= swap)
         memory->swap_used_bytes = from_kib(swap - swap_free);
     tree_read(&tightest, root, false);

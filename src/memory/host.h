@@ -11,7 +11,7 @@
 struct fb_host_memory {
     uint64_t total_bytes;      /* MemTotal */
     uint64_t available_bytes;  /* MemAvailable */
-    uint64_t swap_used_bytes;
+    uint64_t swap_used_bytes, swap_total_bytes;
     uint64_t cgroup_limit_bytes; /* the tightest at any level up to the root; UNKNOWN: none */
     uint64_t cgroup_used_bytes;  /* anon + shmem of that level, never the page cache */
     uint64_t left_bytes;       /* what may still be taken: the smaller of both */

@@ -33,7 +33,8 @@ struct fb_worker {
     struct fb_hands hands;
 
     /* Guarded by the pipeline's lock: */
-    bool leaving;   /* done with work: only to be joined */
+    enum fb_worker_doing doing;
+    bool leaving;   /* done with work, its hands are being released: only to be joined */
     bool abandoned; /* close did not wait for it: it frees itself */
 };
 
@@ -47,6 +48,7 @@ struct fb_walk {
 struct fb_figures {
     uint64_t samples, batches, bytes, skipped, replaced, failed;
     uint64_t hits, misses, bytes_read;
+    uint64_t busy_ns, read_ns, copy_ns; /* of all workers, when a run of samples is done */
     uint64_t first_batch_ns, wait_ns;
     uint64_t waits[FB_WAIT_BUCKETS];
     uint64_t epoch_count;
@@ -98,6 +100,7 @@ struct fb_pipeline {
     bool has_own;
     uint64_t prefetch, cpu_share, running;
     uint64_t abandoned;
+    pid_t caller; /* the thread that called next() last; 0: none yet */
     struct fb_figures figures;
 };
 

@@ -154,6 +154,8 @@ static void hand_out_locked(struct fb_pipeline *pipeline, const struct fb_batch 
 {
     uint64_t now = fb_now_ns();
 
+    if (!pipeline->held || !pipeline->caller)
+        pipeline->caller = gettid();
     pipeline->held++;
     pipeline->held_bytes += batch->bytes;
     pipeline->references++;

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "decode/cast.h"
 
@@ -88,6 +89,16 @@ static uint64_t chunk_rows(const struct errand *errand, uint64_t rows)
     return fb_max(1, fb_min(rows, errand->hands->chunk.bytes / errand->row_in));
 }
 
+static int admit(const struct errand *errand, const struct fb_cache_pin *pin, uint64_t offset,
+                 const void *from, uint64_t bytes, forebay_error *error)
+{
+    uint64_t began = fb_now_ns();
+    int status = fb_cache_write(errand->fetcher->cache, pin, offset, from, bytes, error);
+
+    errand->hands->copy_ns += fb_now_ns() - began;
+    return status;
+}
+
 /* Rows through the worker's chunk: converted on the way, and written to the cache if `pin`. */
 static int load_chunked(const struct errand *errand, uint64_t first, uint64_t rows,
                         const struct fb_cache_pin *pin, forebay_error *error)
@@ -104,8 +115,8 @@ static int load_chunked(const struct errand *errand, uint64_t first, uint64_t ro
         int status = load_rows(errand, first + done, count, chunk, error);
 
         if (!status && pin)
-            status = fb_cache_write(errand->fetcher->cache, pin, (first + done) * errand->row_in,
-                                    chunk, count * errand->row_in, error);
+            status = admit(errand, pin, (first + done) * errand->row_in, chunk,
+                           count * errand->row_in, error);
         if (status)
             return status;
         put_rows(errand, chunk, first + done, count);
@@ -138,7 +149,7 @@ static int load_and_admit(const struct errand *errand, struct fb_cache_pin *pin,
     if (whole && !is_converted(errand)) {
         status = load_rows(errand, 0, errand->rows, errand->to, error);
         if (!status)
-            status = fb_cache_write(cache, pin, 0, errand->to, errand->rows * errand->row_in, error);
+            status = admit(errand, pin, 0, errand->to, errand->rows * errand->row_in, error);
     } else {
         status = load_chunked(errand, 0, errand->unit_rows, pin, error);
     }
@@ -156,6 +167,7 @@ static int copy_cached(const struct errand *errand, struct fb_cache_pin *pin, fo
 {
     struct fb_cache *cache = errand->fetcher->cache;
     uint64_t step = is_converted(errand) ? chunk_rows(errand, errand->rows) : errand->rows;
+    uint64_t began = fb_now_ns();
     int status = FOREBAY_OK;
 
     for (uint64_t done = 0; done < errand->rows && !status; done += step) {
@@ -169,6 +181,7 @@ static int copy_cached(const struct errand *errand, struct fb_cache_pin *pin, fo
             put_rows(errand, to, first, count);
     }
     fb_cache_done(cache, pin);
+    errand->hands->copy_ns += fb_now_ns() - began;
     return status;
 }
 

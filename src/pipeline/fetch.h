@@ -29,6 +29,7 @@ struct fb_hands {
                                 * finish() makes something of */
     struct fb_part *parts;     /* [parts_max] */
     uint64_t hits, misses;     /* of the run under way; the pipeline collects and clears them */
+    uint64_t copy_ns;          /* the same: copying from and to the cache */
 };
 
 /* What one worker's chunk must hold for this source. */

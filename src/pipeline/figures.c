@@ -108,6 +108,9 @@ static void copy_figures(struct fb_pipeline_report *report, const struct fb_figu
     report->hits = figures->hits;
     report->misses = figures->misses;
     report->bytes_read = figures->bytes_read;
+    report->busy_ns = figures->busy_ns;
+    report->read_ns = figures->read_ns;
+    report->copy_ns = figures->copy_ns;
     report->first_batch_s = figures->first_batch_ns ? (double)figures->first_batch_ns * 1e-9 : NAN;
     report->wait_s = (double)figures->wait_ns * 1e-9;
     report->wait_p50_ms = percentile_ms(figures, 0.50);
@@ -131,6 +134,9 @@ void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_re
     for (uint64_t place = pipeline->head; place < pipeline->tail; place++)
         report->ready += (*fb_ring_at(pipeline, place))->ready;
     report->held = pipeline->held;
+    report->running = pipeline->running;
+    report->starved = pipeline->starved;
+    report->caller = (uint64_t)pipeline->caller;
     report->held_bytes = pipeline->held_bytes;
     report->abandoned_workers = pipeline->abandoned;
     report->epoch = pipeline->told.at.epoch;

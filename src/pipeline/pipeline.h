@@ -82,6 +82,11 @@ struct fb_pipeline_report {
     uint64_t hits, misses, bytes_read; /* uses of units */
     uint64_t workers, prefetch, cpu_share;
     uint64_t in_flight, ready, held, held_bytes;
+    uint64_t running; /* workers that fill a batch right now */
+    bool starved;     /* the next batch waits for memory */
+    /* Where the workers' time went, in all; what is neither reading nor copying is decoding. */
+    uint64_t busy_ns, read_ns, copy_ns;
+    uint64_t caller;  /* the thread that called next() last; 0: none yet */
     uint64_t abandoned_workers;
     uint64_t epoch, position, epoch_batches; /* where the caller stands */
     double seconds;       /* since the end of open */
@@ -96,4 +101,11 @@ struct fb_pipeline_report {
     } failures[FB_FAILURES_KEPT];
 };
 void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_report *report);
+
+/* What each worker does right now. READS: waits for the disk or the network. */
+enum fb_worker_doing { FB_WORKER_WAITS, FB_WORKER_READS, FB_WORKER_DECODES };
+/* Of the first `max` workers; returns how many there are of those. */
+unsigned fb_pipeline_read_workers(struct fb_pipeline *pipeline, unsigned char *doing, unsigned max);
+/* Say, once each, which reads have been under way for > 10 s. For someone to ask every second. */
+void fb_pipeline_check_slow(struct fb_pipeline *pipeline);
 #endif

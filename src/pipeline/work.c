@@ -280,7 +280,7 @@ static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands
                             struct fb_batch *batch)
 {
     uint64_t from = batch->taken, to = fb_min(batch->count, from + batch->run);
-    uint64_t bytes_before;
+    uint64_t bytes_before, read_before, began = fb_now_ns();
     struct outcome outcome;
 
     batch->taken = to;
@@ -291,8 +291,9 @@ static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands
     outcome.skipped = outcome.replaced = 0;
     outcome.failure_count = 0;
     outcome.error_at = UINT64_MAX;
-    hands->hits = hands->misses = 0;
+    hands->hits = hands->misses = hands->copy_ns = 0;
     bytes_before = fb_reader_bytes(hands->reader);
+    read_before = fb_reader_spent_ns(hands->reader);
     fill_samples(pipeline, hands, batch, from, to, &outcome);
 
     pthread_mutex_lock(&pipeline->lock);
@@ -300,6 +301,9 @@ static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands
     batch->hits += hands->hits;
     batch->misses += hands->misses;
     batch->bytes_read += fb_reader_bytes(hands->reader) - bytes_before;
+    pipeline->figures.busy_ns += fb_now_ns() - began;
+    pipeline->figures.read_ns += fb_reader_spent_ns(hands->reader) - read_before;
+    pipeline->figures.copy_ns += hands->copy_ns;
     batch->done += to - from;
     if (batch->done == batch->count && !batch->cancelled) {
         pthread_mutex_unlock(&pipeline->lock);

@@ -120,9 +120,13 @@ static void *worker_main(void *argument)
     bool abandoned;
 
     pthread_mutex_lock(&pipeline->lock);
-    while (!leaves_locked(worker))
-        if (!fb_work_step_locked(pipeline, &worker->hands))
+    while (!leaves_locked(worker)) {
+        worker->doing = FB_WORKER_DECODES;
+        if (!fb_work_step_locked(pipeline, &worker->hands)) {
+            worker->doing = FB_WORKER_WAITS;
             pthread_cond_wait(&pipeline->work, &pipeline->lock);
+        }
+    }
     /* From here on it only tidies up: whoever wants its place joins it. */
     worker->leaving = true;
     pipeline->worker_count--;
@@ -167,6 +171,50 @@ static int start_worker(struct fb_pipeline *pipeline, unsigned number, forebay_e
 fail:
     free(worker);
     return status;
+}
+
+/* ---- What they do ---- */
+
+unsigned fb_pipeline_read_workers(struct fb_pipeline *pipeline, unsigned char *doing, unsigned max)
+{
+    unsigned count = 0;
+
+    pthread_mutex_lock(&pipeline->lock);
+    for (unsigned i = 0; i < FB_WORKERS_MAX && count < max; i++) {
+        const struct fb_worker *worker = pipeline->workers[i];
+
+        if (!worker || worker->leaving)
+            continue;
+        doing[count] = (unsigned char)worker->doing;
+        if (fb_reader_busy_since_ns(worker->hands.reader))
+            doing[count] = FB_WORKER_READS;
+        count++;
+    }
+    pthread_mutex_unlock(&pipeline->lock);
+    return count;
+}
+
+void fb_pipeline_check_slow(struct fb_pipeline *pipeline)
+{
+    for (unsigned i = 0; i < FB_WORKERS_MAX; i++) {
+        char path[256] = "";
+        uint64_t since = 0;
+        bool slow = false;
+
+        pthread_mutex_lock(&pipeline->lock);
+        if (pipeline->workers[i] && !pipeline->workers[i]->leaving) {
+            struct fb_reader *reader = pipeline->workers[i]->hands.reader;
+
+            since = fb_reader_busy_since_ns(reader);
+            slow = since && fb_reader_busy_path(reader, path, sizeof(path)) &&
+                   fb_reader_check_slow(reader, NULL);
+        }
+        pthread_mutex_unlock(&pipeline->lock);
+        if (slow) /* said without the lock, as everything is */
+            fb_warn(&pipeline->log, "worker %u: a read of '%s' takes long: %llu s so far; is its "
+                    "disk or server in trouble?", i, path,
+                    (unsigned long long)((fb_now_ns() - since) / 1000000000u));
+    }
 }
 
 /* Places whose thread leaves are joined and free again. */

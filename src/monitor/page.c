@@ -1,0 +1,372 @@
+#include "monitor/page.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mix.h"
+
+#define MAGIC 0x3165676170626600u /* the bytes 0, "fbpage1" */
+#define PAGES_LISTED 4096         /* more in one folder are passed over */
+#define ELSEWHERE_NS ((uint64_t)10 * 1000000000) /* silent for so long: dead, if it cannot be seen */
+#define REGISTERED 64
+
+struct copy {
+    _Atomic uint64_t number; /* 0 while it is being written */
+    uint64_t checksum;
+    struct fb_page page;
+};
+
+struct file {
+    uint64_t magic, version, page_bytes, spare;
+    struct copy copies[2];
+};
+_Static_assert(sizeof(struct file) <= FB_PAGE_BYTES, "the file must hold two copies");
+_Static_assert(sizeof(struct fb_page) % 8 == 0, "summed in words");
+
+struct fb_page_writer {
+    struct file *file;
+    pid_t pid;
+    uint64_t number;
+    char path[FB_HOST_PATH_BYTES + 160];
+};
+
+static uint64_t checksum(const struct fb_page *page)
+{
+    uint64_t sums[4] = { 1, 2, 3, 4 }, word;
+    const char *bytes = (const char *)page;
+
+    /* Four chains, so that one need not wait for the other. */
+    for (size_t i = 0; i < sizeof(*page) / 8; i++) {
+        memcpy(&word, bytes + 8 * i, 8);
+        sums[i % 4] = (sums[i % 4] ^ word) * 0x9e3779b97f4a7c15u;
+        sums[i % 4] ^= sums[i % 4] >> 29;
+    }
+    return fb_mix2(fb_mix2(sums[0], sums[1]), fb_mix2(sums[2], sums[3]));
+}
+
+/* ---- Pages of programs that end without closing ---- */
+
+/* A program that returns from main, or a Python that exits, was not killed: its pages go, too. Only
+ * then is this list looked at. */
+static _Atomic(struct fb_page_writer *) registered[REGISTERED];
+
+static void list_change(struct fb_page_writer *from, struct fb_page_writer *to)
+{
+    for (unsigned i = 0; i < REGISTERED; i++) {
+        struct fb_page_writer *expected = from;
+
+        if (atomic_compare_exchange_strong(&registered[i], &expected, to))
+            return;
+    }
+}
+
+__attribute__((destructor)) static void remove_at_exit(void)
+{
+    for (unsigned i = 0; i < REGISTERED; i++) {
+        struct fb_page_writer *writer = atomic_load(&registered[i]);
+
+        if (writer && writer->pid == getpid())
+            (void)unlink(writer->path);
+    }
+}
+
+/* ---- Writing ---- */
+
+static void file_name(char *text, size_t size, const struct fb_page *page, unsigned twin)
+{
+    char name[64];
+    size_t length = 0;
+
+    for (const char *at = page->name; *at && length < 40; at++) {
+        bool plain = (*at >= 'a' && *at <= 'z') || (*at >= 'A' && *at <= 'Z') ||
+                     (*at >= '0' && *at <= '9') || *at == '_';
+
+        name[length++] = plain ? *at : '_';
+    }
+    name[length] = '\0';
+    if (twin)
+        snprintf(text, size, "/%" PRIu64 "-%" PRIu64 "-%s.%u.page", page->pid, page->start, name,
+                 twin);
+    else
+        snprintf(text, size, "/%" PRIu64 "-%" PRIu64 "-%s.page", page->pid, page->start, name);
+}
+
+/* The first name that is free: a process may have several loaders of one name. */
+static int make_file(struct fb_page_writer *writer, const struct fb_page *page,
+                     forebay_error *error)
+{
+    char folder[FB_HOST_PATH_BYTES], name[128];
+    int status = fb_host_run_folder(folder, error), fd = -1;
+
+    if (status)
+        return -1;
+    for (unsigned twin = 0; fd < 0 && twin < 1000; twin++) {
+        file_name(name, sizeof(name), page, twin);
+        snprintf(writer->path, sizeof(writer->path), "%s%s", folder, name);
+        fd = open(writer->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        if (fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (fd < 0)
+        fb_fail_errno(error, FOREBAY_IO, "cannot make '%s'", writer->path);
+    return fd;
+}
+
+static int map_file(struct fb_page_writer *writer, int fd, forebay_error *error)
+{
+    void *area;
+
+    /* Allocated, not only sized: on a full disk a mapping of holes would kill us later. */
+    if (posix_fallocate(fd, 0, (off_t)FB_PAGE_BYTES) != 0 && ftruncate(fd, (off_t)FB_PAGE_BYTES))
+        return fb_fail_errno(error, FOREBAY_IO, "cannot size '%s'", writer->path);
+    area = mmap(NULL, FB_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (area == MAP_FAILED)
+        return fb_fail_errno(error, FOREBAY_NO_MEMORY, "cannot map '%s'", writer->path);
+    (void)madvise(area, FB_PAGE_BYTES, MADV_DONTFORK);
+    writer->file = area;
+    *writer->file = (struct file){ .magic = MAGIC,
+                                   .version = FB_PAGE_VERSION,
+                                   .page_bytes = sizeof(struct fb_page) };
+    return FOREBAY_OK;
+}
+
+int fb_page_open(struct fb_page_writer **out, const struct fb_page *page, forebay_error *error)
+{
+    struct fb_page_writer *writer = calloc(1, sizeof(*writer));
+    forebay_error local;
+    int fd, status;
+
+    error = error ? error : &local;
+    if (!writer)
+        return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for the page that top reads");
+    writer->pid = getpid();
+    fd = make_file(writer, page, error);
+    status = fd < 0 ? (int)error->status : map_file(writer, fd, error);
+    if (fd >= 0)
+        close(fd);
+    if (status) {
+        if (fd >= 0)
+            (void)unlink(writer->path);
+        free(writer);
+        return status;
+    }
+    list_change(NULL, writer);
+    fb_page_write(writer, page);
+    *out = writer;
+    return FOREBAY_OK;
+}
+
+void fb_page_write(struct fb_page_writer *writer, const struct fb_page *page)
+{
+    struct copy *copy = &writer->file->copies[++writer->number % 2];
+
+    atomic_store_explicit(&copy->number, 0, memory_order_relaxed);
+    atomic_thread_fence(memory_order_release);
+    memcpy(&copy->page, page, sizeof(*page));
+    copy->checksum = checksum(page) ^ writer->number;
+    atomic_store_explicit(&copy->number, writer->number, memory_order_release);
+}
+
+void fb_page_close(struct fb_page_writer *writer)
+{
+    if (!writer || writer->pid != getpid())
+        return;
+    list_change(writer, NULL);
+    (void)unlink(writer->path);
+    munmap(writer->file, FB_PAGE_BYTES);
+    free(writer);
+}
+
+void fb_page_identify(struct fb_page *page, const char *name)
+{
+    char group[FB_HOST_PATH_BYTES];
+
+    page->pid = (uint64_t)getpid();
+    page->start = fb_host_process_start(getpid());
+    page->pid_space = fb_host_pid_space();
+    page->uid = (uint64_t)geteuid();
+    fb_host_boot(page->boot);
+    snprintf(page->name, sizeof(page->name), "%s", name);
+    fb_host_group(group, "");
+    if (strlen(group) < sizeof(page->group))
+        snprintf(page->group, sizeof(page->group), "%.*s", (int)sizeof(page->group) - 1, group);
+}
+
+/* ---- Reading ---- */
+
+/* It ends, and holds nothing that would upset a terminal. */
+static void text_tame(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            *text = '?';
+}
+
+static void page_tame(struct fb_page *page)
+{
+    text_tame(page->boot, sizeof(page->boot));
+    text_tame(page->name, sizeof(page->name));
+    text_tame(page->socket, sizeof(page->socket));
+    text_tame(page->group, sizeof(page->group));
+    text_tame(page->verdict, sizeof(page->verdict));
+    text_tame(page->policy, sizeof(page->policy));
+    for (unsigned i = 0; i < FB_PAGE_DECISIONS; i++)
+        text_tame(page->decisions[i].text, sizeof(page->decisions[i].text));
+    if (page->worker_count > FB_PAGE_WORKERS)
+        page->worker_count = FB_PAGE_WORKERS;
+    for (unsigned i = 0; i < FB_PAGE_WORKERS; i++)
+        if (page->doing[i] > FB_WORKER_DECODES)
+            page->doing[i] = FB_WORKER_WAITS;
+}
+
+bool fb_page_parse(struct fb_page *page, const void *bytes, size_t size)
+{
+    const char *base = bytes;
+    uint64_t head[3], best = 0;
+
+    if (size < sizeof(struct file))
+        return false;
+    memcpy(head, base, sizeof(head));
+    if (head[0] != MAGIC || head[1] != FB_PAGE_VERSION || head[2] != sizeof(struct fb_page))
+        return false;
+    for (unsigned i = 0; i < 2; i++) {
+        const char *at = base + offsetof(struct file, copies) + i * sizeof(struct copy);
+        uint64_t number, sum;
+        struct fb_page candidate;
+
+        memcpy(&number, at + offsetof(struct copy, number), 8);
+        memcpy(&sum, at + offsetof(struct copy, checksum), 8);
+        memcpy(&candidate, at + offsetof(struct copy, page), sizeof(candidate));
+        if (number <= best || (checksum(&candidate) ^ number) != sum)
+            continue;
+        best = number;
+        *page = candidate;
+    }
+    if (best)
+        page_tame(page);
+    return best > 0;
+}
+
+void fb_page_format(char bytes[FB_PAGE_BYTES], const struct fb_page *page)
+{
+    const uint64_t head[3] = { MAGIC, FB_PAGE_VERSION, sizeof(struct fb_page) };
+    const uint64_t number = 1, sum = checksum(page) ^ number;
+    char *at = bytes + offsetof(struct file, copies);
+
+    memcpy(bytes, head, sizeof(head));
+    memcpy(at + offsetof(struct copy, number), &number, 8);
+    memcpy(at + offsetof(struct copy, checksum), &sum, 8);
+    memcpy(at + offsetof(struct copy, page), page, sizeof(*page));
+}
+
+static int open_checked(const char *path, forebay_error *error)
+{
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    struct stat about;
+
+    if (fd < 0) {
+        fb_fail_errno(error, FOREBAY_MISSING, "cannot open '%s'", path);
+        return -1;
+    }
+    if (fstat(fd, &about) || !S_ISREG(about.st_mode) || about.st_uid != geteuid()) {
+        close(fd);
+        fb_fail(error, FOREBAY_MISSING, "'%s' is no file of this user", path);
+        return -1;
+    }
+    return fd;
+}
+
+int fb_page_read(struct fb_page *page, const char *path, forebay_error *error)
+{
+    int fd = open_checked(path, error);
+    char *bytes;
+    bool good = false;
+
+    if (fd < 0)
+        return FOREBAY_MISSING;
+    bytes = malloc(FB_PAGE_BYTES);
+    /* Both copies are torn only if the writer was twice as fast as this read: once more, then. */
+    for (unsigned tries = 0; bytes && !good && tries < 3; tries++) {
+        ssize_t got = pread(fd, bytes, FB_PAGE_BYTES, 0);
+
+        good = got > 0 && fb_page_parse(page, bytes, (size_t)got);
+    }
+    free(bytes);
+    close(fd);
+    return good ? FOREBAY_OK
+                : fb_fail(error, FOREBAY_BAD_DATA, "'%s' is no page of this version of forebay",
+                          path);
+}
+
+void fb_page_settle(const char *path, const struct fb_page *page)
+{
+    struct copy copy = { .number = INT64_MAX, .page = *page };
+    int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
+    struct stat about;
+
+    copy.checksum = checksum(page) ^ INT64_MAX;
+    if (fd < 0)
+        return;
+    /* Cut short, the other copy still tells all but the verdict. */
+    if (!fstat(fd, &about) && S_ISREG(about.st_mode) && about.st_uid == geteuid())
+        (void)!pwrite(fd, &copy, sizeof(copy), offsetof(struct file, copies));
+    close(fd);
+}
+
+bool fb_page_is_alive(const struct fb_page *page)
+{
+    struct timespec now;
+    char boot[40];
+
+    fb_host_boot(boot);
+    if (strcmp(boot, page->boot) != 0)
+        return false;
+    if (page->pid_space == fb_host_pid_space())
+        return page->pid <= INT32_MAX &&
+               fb_host_process_start((pid_t)page->pid) == page->start && page->start;
+    /* Of a container whose processes we cannot see: it writes ten times a second. */
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000000u < page->time_ns + ELSEWHERE_NS;
+}
+
+static int is_page(const struct dirent *entry)
+{
+    size_t length = strlen(entry->d_name);
+
+    return length > 5 && !strcmp(entry->d_name + length - 5, ".page");
+}
+
+int fb_page_list(fb_page_fn fn, void *data, forebay_error *error)
+{
+    char folder[FB_HOST_PATH_BYTES], path[FB_HOST_PATH_BYTES + 300];
+    int status = fb_host_run_folder(folder, error), count;
+    struct fb_page *page = status ? NULL : malloc(sizeof(*page));
+    struct dirent **names = NULL;
+    bool go_on = page != NULL;
+
+    if (status)
+        return status;
+    count = page ? scandir(folder, &names, is_page, versionsort) : 0;
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof(path), "%s/%s", folder, names[i]->d_name);
+        if (go_on && i < PAGES_LISTED && fb_page_read(page, path, NULL) == FOREBAY_OK)
+            go_on = fn(data, page, path);
+        free(names[i]);
+    }
+    free(names);
+    free(page);
+    return FOREBAY_OK;
+}
