@@ -32,10 +32,12 @@ struct fb_field {
     forebay_dtype dtype;
     unsigned items;  /* arrays per sample: 1, or the length of a sequence */
     bool sequence;   /* `items` is a dimension of the batch even if it is 1 */
+    bool always_ragged; /* text: one behind the other and <field>_offsets under every collate */
     unsigned vary;   /* how many leading dimensions may differ between items: 0, 1 or 2 */
     unsigned ndim;   /* of one item; 0 for a scalar */
     uint64_t shape[FB_MAX_DIMS]; /* of one item; 0 where it may vary */
     uint64_t cell_bytes; /* of shape[1..], of shape[2..] if vary is 2: a row has columns cells */
+    uint64_t bytes_max;  /* its largest unit, decoded; 0: as unit_bytes_max of the source says */
     bool finished; /* its units hold other bytes than it (an encoded file): finish() makes it of them.
                     * Their extents count bytes; vary is 0, dtype is already what batch.dtype makes
                     * of it. */
