@@ -13,7 +13,7 @@
 
 #define INFO_BYTES 34u
 #define SHOWN_BYTES (4u + 4u + INFO_BYTES) /* of metadata */
-#define BLOCKS_MAX 4096 /* of metadata */
+#define BLOCKS_MAX 4096                    /* of metadata */
 
 /* ---- the header ---- */
 
@@ -51,8 +51,9 @@ int fb_flac_probe(struct fb_sound *sound, const struct fb_input *input, void *wo
         size = (uint64_t)block[1] << 16 | (uint64_t)block[2] << 8 | block[3];
         if ((block[0] & 0x7f) == 0 && !has_info) {
             if (size != INFO_BYTES || have < sizeof(block))
-                return fb_fail(error, FOREBAY_BAD_DATA, "its STREAMINFO has %" PRIu64
-                               " bytes instead of %u", fb_min(size, have - 4), INFO_BYTES);
+                return fb_fail(error, FOREBAY_BAD_DATA,
+                               "its STREAMINFO has %" PRIu64 " bytes instead of %u",
+                               fb_min(size, have - 4), INFO_BYTES);
             memcpy(sound->info, block + 4, INFO_BYTES);
             has_info = true;
         }
@@ -67,8 +68,9 @@ int fb_flac_probe(struct fb_sound *sound, const struct fb_input *input, void *wo
             return status;
         }
     }
-    return fb_fail(error, FOREBAY_BAD_DATA, has_info ? "a FLAC that ends within its metadata"
-                                                     : "a FLAC that does not begin with STREAMINFO");
+    return fb_fail(error, FOREBAY_BAD_DATA,
+                   has_info ? "a FLAC that ends within its metadata"
+                            : "a FLAC that does not begin with STREAMINFO");
 }
 
 /* ---- the frames ---- */
@@ -76,14 +78,14 @@ int fb_flac_probe(struct fb_sound *sound, const struct fb_input *input, void *wo
 struct flac {
     const struct fb_sound *sound;
     const struct fb_input *input;
-    struct fb_sink *sink;  /* NULL: only count */
+    struct fb_sink *sink; /* NULL: only count */
     uint8_t head[SHOWN_BYTES];
-    uint8_t *window;       /* of the input: FB_SOUND_READ_BYTES */
-    uint64_t from, have;   /* what of it is there */
-    uint64_t at;           /* in what libFLAC is shown */
-    uint64_t next;         /* frame that comes next */
+    uint8_t *window;     /* of the input: FB_SOUND_READ_BYTES */
+    uint64_t from, have; /* what of it is there */
+    uint64_t at;         /* in what libFLAC is shown */
+    uint64_t next;       /* frame that comes next */
     float scale;
-    int status;            /* of a callback that failed; `error` has the words */
+    int status; /* of a callback that failed; `error` has the words */
     forebay_error *error;
 };
 
@@ -185,13 +187,16 @@ static int put_block(struct flac *flac, const FLAC__Frame *frame, const FLAC__in
 
     if (frame->header.channels != flac->sound->channels ||
         frame->header.bits_per_sample != flac->sound->bits)
-        return fb_fail(flac->error, FOREBAY_BAD_DATA, "frame %" PRIu64 " has %u channels of %u "
-                       "bits, its header says %" PRIu32 " of %" PRIu32, begin,
-                       frame->header.channels, frame->header.bits_per_sample,
+        return fb_fail(flac->error, FOREBAY_BAD_DATA,
+                       "frame %" PRIu64 " has %u channels of %u "
+                       "bits, its header says %" PRIu32 " of %" PRIu32,
+                       begin, frame->header.channels, frame->header.bits_per_sample,
                        flac->sound->channels, flac->sound->bits);
     if (begin != flac->next)
-        return fb_fail(flac->error, FOREBAY_BAD_DATA, "frame %" PRIu64 " is missing: behind it "
-                       "comes frame %" PRIu64, flac->next, begin);
+        return fb_fail(flac->error, FOREBAY_BAD_DATA,
+                       "frame %" PRIu64 " is missing: behind it "
+                       "comes frame %" PRIu64,
+                       flac->next, begin);
     flac->next += count;
     for (uint64_t done = 0, step; flac->sink && done < count; done += step) {
         uint64_t room;
@@ -230,10 +235,10 @@ static void on_error(const FLAC__StreamDecoder *decoder, FLAC__StreamDecoderErro
     (void)decoder;
     if (flac->status)
         return;
-    flac->status = fb_fail(flac->error, FOREBAY_BAD_DATA, "near frame %" PRIu64 ", byte %" PRIu64
-                           ": %s", flac->next,
-                           flac->at < SHOWN_BYTES ? 0 : flac->sound->data + flac->at - SHOWN_BYTES,
-                           FLAC__StreamDecoderErrorStatusString[what]);
+    flac->status =
+        fb_fail(flac->error, FOREBAY_BAD_DATA, "near frame %" PRIu64 ", byte %" PRIu64 ": %s",
+                flac->next, flac->at < SHOWN_BYTES ? 0 : flac->sound->data + flac->at - SHOWN_BYTES,
+                FLAC__StreamDecoderErrorStatusString[what]);
 }
 
 static bool wants_more(const struct flac *flac)
@@ -246,12 +251,13 @@ static int decode(struct flac *flac, FLAC__StreamDecoder *decoder, uint64_t firs
     FLAC__StreamDecoderState state;
 
     if (FLAC__stream_decoder_init_stream(decoder, on_read, on_seek, on_tell, on_length, on_end,
-                                         on_block, NULL, on_error, flac) !=
-        FLAC__STREAM_DECODER_INIT_STATUS_OK)
+                                         on_block, NULL, on_error,
+                                         flac) != FLAC__STREAM_DECODER_INIT_STATUS_OK)
         return fb_fail(flac->error, FOREBAY_NO_MEMORY, "libFLAC could not be set up");
     flac->next = first;
     if (first && !FLAC__stream_decoder_seek_absolute(decoder, first) && !flac->status)
-        return fb_fail(flac->error, FOREBAY_BAD_DATA, "frame %" PRIu64 " is not to be found", first);
+        return fb_fail(flac->error, FOREBAY_BAD_DATA, "frame %" PRIu64 " is not to be found",
+                       first);
     while (wants_more(flac)) {
         bool went_on = FLAC__stream_decoder_process_single(decoder);
 
@@ -259,13 +265,15 @@ static int decode(struct flac *flac, FLAC__StreamDecoder *decoder, uint64_t firs
         if (flac->status || state == FLAC__STREAM_DECODER_END_OF_STREAM)
             break;
         if (!went_on)
-            return fb_fail(flac->error, state == FLAC__STREAM_DECODER_MEMORY_ALLOCATION_ERROR
-                               ? FOREBAY_NO_MEMORY : FOREBAY_BAD_DATA,
+            return fb_fail(flac->error,
+                           state == FLAC__STREAM_DECODER_MEMORY_ALLOCATION_ERROR ? FOREBAY_NO_MEMORY
+                                                                                 : FOREBAY_BAD_DATA,
                            "libFLAC: %s", FLAC__StreamDecoderStateString[state]);
     }
     if (!flac->status && flac->sink && flac->sink->done < flac->sink->frames)
-        return fb_fail(flac->error, FOREBAY_BAD_DATA, "it ends at frame %" PRIu64
-                       ", its header says %" PRIu64, flac->next, flac->sound->frames);
+        return fb_fail(flac->error, FOREBAY_BAD_DATA,
+                       "it ends at frame %" PRIu64 ", its header says %" PRIu64, flac->next,
+                       flac->sound->frames);
     return flac->status;
 }
 
@@ -299,8 +307,9 @@ static int count_frames(struct fb_sound *sound, const struct fb_input *input, vo
 int fb_flac_read(const struct fb_sound *sound, const struct fb_input *input, uint64_t first,
                  struct fb_sink *sink, void *work, forebay_error *error)
 {
-    struct flac flac = { .sound = sound, .input = input, .sink = sink, .window = work,
-                         .error = error };
+    struct flac flac = {
+        .sound = sound, .input = input, .sink = sink, .window = work, .error = error
+    };
 
     return run(&flac, first);
 }

@@ -17,8 +17,10 @@ static inline int fb_input_read(const struct fb_input *input, void *into, uint64
                                 uint64_t offset, forebay_error *error)
 {
     if (offset > input->bytes || bytes > input->bytes - offset)
-        return fb_fail(error, FOREBAY_BAD_DATA, "it ends early: %" PRIu64 " bytes are wanted from "
-                       "byte %" PRIu64 " on, but it has %" PRIu64, bytes, offset, input->bytes);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "it ends early: %" PRIu64 " bytes are wanted from "
+                       "byte %" PRIu64 " on, but it has %" PRIu64,
+                       bytes, offset, input->bytes);
     return bytes ? input->read(input->data, into, bytes, offset, error) : FOREBAY_OK;
 }
 #endif

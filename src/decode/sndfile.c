@@ -23,8 +23,9 @@ static sf_count_t file_bytes(void *data)
 static sf_count_t file_seek(sf_count_t offset, int whence, void *data)
 {
     struct virtual_file *file = data;
-    sf_count_t from = whence == SEEK_SET ? 0
-                      : whence == SEEK_CUR ? (sf_count_t)file->at : file_bytes(data);
+    sf_count_t from = whence == SEEK_SET   ? 0
+                      : whence == SEEK_CUR ? (sf_count_t)file->at
+                                           : file_bytes(data);
     sf_count_t to;
 
     if (__builtin_add_overflow(from, offset, &to) || to < 0)
@@ -83,9 +84,9 @@ static int open_file(struct virtual_file *file, SNDFILE **out, SF_INFO *info)
     *out = sf_open_virtual(&io, SFM_READ, info, file);
     if (*out)
         return FOREBAY_OK;
-    return file->status ? file->status
-                        : fb_fail(file->error, FOREBAY_BAD_DATA, "libsndfile: %s",
-                                  sf_strerror(NULL));
+    return file->status
+               ? file->status
+               : fb_fail(file->error, FOREBAY_BAD_DATA, "libsndfile: %s", sf_strerror(NULL));
 }
 
 int fb_sndfile_probe(struct fb_sound *sound, const struct fb_input *input, void *work,
@@ -124,9 +125,10 @@ static int read_frames(SNDFILE *opened, const struct fb_sound *sound, struct vir
         if (file->status)
             return file->status;
         if (got <= 0)
-            return fb_fail(file->error, FOREBAY_BAD_DATA, "it ends %" PRIu64 " frames before the "
-                           "%" PRIu64 " its header says: %s", sink->frames - sink->done,
-                           sound->frames, sf_strerror(opened));
+            return fb_fail(file->error, FOREBAY_BAD_DATA,
+                           "it ends %" PRIu64 " frames before the "
+                           "%" PRIu64 " its header says: %s",
+                           sink->frames - sink->done, sound->frames, sf_strerror(opened));
         fb_sound_mix(to, numbers, (uint64_t)got, sound->channels);
         status = fb_sink_add(sink, (uint64_t)got, file->error);
         if (status)
@@ -135,8 +137,9 @@ static int read_frames(SNDFILE *opened, const struct fb_sound *sound, struct vir
     return FOREBAY_OK;
 }
 
-/* To frame `first`. Codecs whose frames hang together are decoded from the beginning: a seek does not
- * always give the same values (and near the end of a Vorbis file libsndfile 1.2 is frames off). */
+/* To frame `first`. Codecs whose frames hang together are decoded from the beginning: a seek does
+ * not always give the same values (and near the end of a Vorbis file libsndfile 1.2 is frames off).
+ */
 static int go_to(SNDFILE *opened, const SF_INFO *info, uint64_t first, struct virtual_file *file)
 {
     int major = info->format & SF_FORMAT_TYPEMASK;
@@ -152,8 +155,9 @@ static int go_to(SNDFILE *opened, const SF_INFO *info, uint64_t first, struct vi
 
         if (got <= 0)
             return file->status ? file->status
-                                : fb_fail(file->error, FOREBAY_BAD_DATA, "frame %" PRIu64
-                                          " is not to be found: %s", first, sf_strerror(opened));
+                                : fb_fail(file->error, FOREBAY_BAD_DATA,
+                                          "frame %" PRIu64 " is not to be found: %s", first,
+                                          sf_strerror(opened));
         done += (uint64_t)got;
     }
     return FOREBAY_OK;

@@ -34,8 +34,8 @@ void fb_sound_mix(float *to, const float *from, uint64_t frames, uint32_t channe
 /* What libsndfile may be shown: its other formats have no mark to know them by. */
 static bool is_known_to_others(const uint8_t *head)
 {
-    static const char *const marks[] = { "OggS", "FORM", "RIFF", "RIFX", "RF64", "riff", "caff",
-                                         ".snd", "ID3" };
+    static const char *const marks[] = { "OggS", "FORM", "RIFF", "RIFX", "RF64",
+                                         "riff", "caff", ".snd", "ID3" };
 
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
         if (memcmp(head, marks[i], strlen(marks[i])) == 0)
@@ -49,8 +49,10 @@ static int check(const struct fb_sound *sound, forebay_error *error)
         return fb_fail(error, FOREBAY_BAD_DATA, "it has %" PRIu32 " channels; 1 to %u can be mixed",
                        sound->channels, FB_SOUND_CHANNELS_MAX);
     if (sound->rate == 0 || sound->rate > FB_SOUND_RATE_MAX)
-        return fb_fail(error, FOREBAY_BAD_DATA, "its header says %" PRIu32 " frames a second; 1 to "
-                       "%u can be", sound->rate, FB_SOUND_RATE_MAX);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "its header says %" PRIu32 " frames a second; 1 to "
+                       "%u can be",
+                       sound->rate, FB_SOUND_RATE_MAX);
     return FOREBAY_OK;
 }
 
@@ -77,9 +79,10 @@ int fb_sound_probe(struct fb_sound *sound, const struct fb_input *input, void *w
     } else if (is_known_to_others(head)) {
         known = false;
     } else {
-        status = fb_fail(error, FOREBAY_BAD_DATA, "it is no sound that is known (WAV, FLAC, Ogg, "
-                         "MP3, AIFF, AU, CAF, RF64): it begins with %02x %02x %02x %02x", head[0],
-                         head[1], head[2], head[3]);
+        status = fb_fail(error, FOREBAY_BAD_DATA,
+                         "it is no sound that is known (WAV, FLAC, Ogg, "
+                         "MP3, AIFF, AU, CAF, RF64): it begins with %02x %02x %02x %02x",
+                         head[0], head[1], head[2], head[3]);
     }
     if (!status && !known) {
         found = (struct fb_sound){ .format = FB_SOUND_OTHER };
@@ -96,8 +99,9 @@ static int read_into(const struct fb_sound *sound, const struct fb_input *input,
                      struct fb_sink *sink, void *work, forebay_error *error)
 {
     if (first > sound->frames || sink->frames > sound->frames - first)
-        return fb_fail(error, FOREBAY_BAD_DATA, "it has %" PRIu64 " frames, not %" PRIu64
-                       " from frame %" PRIu64 " on", sound->frames, sink->frames, first);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "it has %" PRIu64 " frames, not %" PRIu64 " from frame %" PRIu64 " on",
+                       sound->frames, sink->frames, first);
     if (sink->frames == 0)
         return FOREBAY_OK;
     switch (sound->format) {
@@ -167,9 +171,10 @@ int fb_sound_read_at(const struct fb_sound *sound, const struct fb_input *input,
     soxr_io_spec_t io = soxr_io_spec(SOXR_FLOAT32_I, SOXR_FLOAT32_I);
     soxr_quality_spec_t quality = soxr_quality_spec(SOXR_HQ, 0);
     soxr_runtime_spec_t threads = soxr_runtime_spec(1);
-    struct resampling out = { .to = to,
-                              .frames = fb_sound_frames_at(frames, sound->rate, rate) };
-    struct fb_sink sink = { .frames = frames, .full = resample, .data = &out,
+    struct resampling out = { .to = to, .frames = fb_sound_frames_at(frames, sound->rate, rate) };
+    struct fb_sink sink = { .frames = frames,
+                            .full = resample,
+                            .data = &out,
                             .piece = (float *)(void *)((char *)work + FB_SOUND_READ_BYTES) };
     soxr_error_t bad = NULL;
     int status;

@@ -26,13 +26,13 @@ enum fb_sound_format { FB_SOUND_WAV, FB_SOUND_FLAC, FB_SOUND_OTHER };
 
 struct fb_sound {
     enum fb_sound_format format;
-    uint32_t rate;     /* frames a second */
+    uint32_t rate; /* frames a second */
     uint32_t channels;
     uint64_t frames;
-    uint64_t data;     /* WAV, FLAC: where the sound begins in the input */
-    uint32_t bits;     /* WAV, FLAC: of one number */
-    bool is_float;     /* WAV */
-    uint8_t info[34];  /* FLAC: its STREAMINFO */
+    uint64_t data;    /* WAV, FLAC: where the sound begins in the input */
+    uint32_t bits;    /* WAV, FLAC: of one number */
+    bool is_float;    /* WAV */
+    uint8_t info[34]; /* FLAC: its STREAMINFO */
 };
 
 /* Read the header. `work` is FB_SOUND_WORK_BYTES long and 16-byte aligned, here and below. */

@@ -257,8 +257,8 @@ static void a_tone_is_the_same_tone_at_another_rate(void **state)
     (void)state;
     for (size_t from = 0; from < 5; from++) {
         for (size_t to = 0; to < 5; to++) {
-            struct memory_file file = make_sound(SF_FORMAT_FLAC | SF_FORMAT_PCM_24, 1,
-                                                 (int)rates[from], 2 * rates[from]);
+            struct memory_file file =
+                make_sound(SF_FORMAT_FLAC | SF_FORMAT_PCM_24, 1, (int)rates[from], 2 * rates[from]);
             struct fb_input input = input_of(&file);
             struct fb_sound sound;
             uint64_t frames;
@@ -269,8 +269,9 @@ static void a_tone_is_the_same_tone_at_another_rate(void **state)
             assert_int_equal(frames, 2 * rates[to]);
             numbers = calloc(frames + 1, sizeof(float));
             numbers[frames] = 77;
-            assert_int_equal(fb_sound_read_at(&sound, &input, 0, sound.frames, rates[to], numbers,
-                                              work, &error), 0);
+            assert_int_equal(
+                fb_sound_read_at(&sound, &input, 0, sound.frames, rates[to], numbers, work, &error),
+                0);
             assert_true(numbers[frames] == 77);
             assert_true(fabs(level_of(numbers, frames, rates[to] / 440.0) - 0.7) < 1e-3);
             free(numbers);
@@ -302,7 +303,7 @@ static void *read_it_all(void *data)
     if (fb_sound_probe(&sound, &input, work, &error))
         return &error;
     return fb_sound_read_at(&sound, &input, 0, sound.frames, 22050, to, work, &error) ? &error
-                                                                                     : NULL;
+                                                                                      : NULL;
 }
 
 /* In a thread with the small stack that workers have, and a rate that must be resampled. */

@@ -30,7 +30,9 @@ static sf_count_t memory_get(void *to, sf_count_t count, void *data)
 {
     struct memory_file *file = data;
 
-    count = file->at >= file->used ? 0 : count > file->used - file->at ? file->used - file->at : count;
+    count = file->at >= file->used          ? 0
+            : count > file->used - file->at ? file->used - file->at
+                                            : count;
     memcpy(to, file->data + file->at, (size_t)count);
     file->at += count;
     return count;

@@ -9,8 +9,8 @@
 #include "base/size.h"
 #include "decode/sound_inside.h"
 
-#define PAGES_MAX 4096                /* until the setup header has come */
-#define COMMENT_BYTES_MAX FB_MIB      /* libogg and libvorbis keep a copy each */
+#define PAGES_MAX 4096           /* until the setup header has come */
+#define COMMENT_BYTES_MAX FB_MIB /* libogg and libvorbis keep a copy each */
 #define SETUP_BYTES_MAX (128 * FB_KIB)
 #define ENTRIES_MAX 8192u             /* of a codebook: libvorbis takes 8 bytes of stack for each */
 #define VORBIS_BYTES_MAX (3 * FB_MIB) /* for all tables */
@@ -164,9 +164,10 @@ static int take_book(struct setup *setup, forebay_error *error)
         return fb_fail(error, FOREBAY_BAD_DATA, "Vorbis: codebook %u has no beginning",
                        setup->books);
     if (entries > ENTRIES_MAX || (uint64_t)dims * entries > VORBIS_BYTES_MAX / 4)
-        return fb_fail(error, FOREBAY_BAD_DATA, "Vorbis: codebook %u asks for %" PRIu32
-                       " entries of %" PRIu32 " numbers; at most %u are allowed", setup->books,
-                       entries, dims, ENTRIES_MAX);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "Vorbis: codebook %u asks for %" PRIu32 " entries of %" PRIu32
+                       " numbers; at most %u are allowed",
+                       setup->books, entries, dims, ENTRIES_MAX);
     take_lengths(setup, entries);
     kind = take(setup, 4);
     setup->memory += (uint64_t)entries * 32;
@@ -238,8 +239,8 @@ static void take_residue(struct setup *setup)
     }
     skip(setup, (uint64_t)books * 8);
     if (book < setup->books) /* each entry is unfolded into the classes of its partitions */
-        setup->memory += (uint64_t)setup->entries[book] * (8 + 4 * (uint64_t)setup->dims[book]) +
-                         4096;
+        setup->memory +=
+            (uint64_t)setup->entries[book] * (8 + 4 * (uint64_t)setup->dims[book]) + 4096;
 }
 
 static int walk_setup(struct setup *setup, forebay_error *error)
@@ -262,17 +263,18 @@ static int walk_setup(struct setup *setup, forebay_error *error)
     if (setup->over)
         return fb_fail(error, FOREBAY_BAD_DATA, "Vorbis: the setup header is malformed");
     if (setup->memory > VORBIS_BYTES_MAX)
-        return fb_fail(error, FOREBAY_BAD_DATA, "Vorbis: the setup header asks for %" PRIu64
-                       " bytes of tables; at most %" PRIu64 " are allowed", setup->memory,
-                       VORBIS_BYTES_MAX);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "Vorbis: the setup header asks for %" PRIu64
+                       " bytes of tables; at most %" PRIu64 " are allowed",
+                       setup->memory, VORBIS_BYTES_MAX);
     return FOREBAY_OK;
 }
 
 static int check_channels(unsigned channels, forebay_error *error)
 {
     if (channels == 0 || channels > FB_SOUND_CHANNELS_MAX)
-        return fb_fail(error, FOREBAY_BAD_DATA, "it has %u channels; 1 to %u can be mixed", channels,
-                       FB_SOUND_CHANNELS_MAX);
+        return fb_fail(error, FOREBAY_BAD_DATA, "it has %u channels; 1 to %u can be mixed",
+                       channels, FB_SOUND_CHANNELS_MAX);
     return FOREBAY_OK;
 }
 

@@ -10,7 +10,7 @@
 #define TAG_PCM 1u
 #define TAG_FLOAT 3u
 #define TAG_EXTENSIBLE 0xfffeu
-#define CHUNKS_MAX 256 /* a file with more before its sound is no sound */
+#define CHUNKS_MAX 256            /* a file with more before its sound is no sound */
 #define UNKNOWN_BYTES 0xffffffffu /* written by who cannot go back: up to the end */
 
 /* The rest of the GUID that says "and this is the old tag". */
@@ -44,9 +44,10 @@ static int set_frames(struct fb_sound *sound, uint64_t bytes, uint64_t left, for
     if (bytes == UNKNOWN_BYTES || bytes == 0)
         bytes = left;
     if (bytes > left)
-        return fb_fail(error, FOREBAY_BAD_DATA, "its header says %" PRIu64 " bytes of sound from "
-                       "byte %" PRIu64 " on, but it ends %" PRIu64 " bytes early", bytes,
-                       sound->data, bytes - left);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "its header says %" PRIu64 " bytes of sound from "
+                       "byte %" PRIu64 " on, but it ends %" PRIu64 " bytes early",
+                       bytes, sound->data, bytes - left);
     if (block == 0)
         return fb_fail(error, FOREBAY_BAD_DATA, "its header says 0 channels");
     sound->frames = bytes / block;
@@ -77,8 +78,10 @@ int fb_wav_probe(struct fb_sound *sound, const struct fb_input *input, void *wor
         }
         if (memcmp(bytes, "fmt ", 4) == 0) {
             if (size < 16 || have < 8 + 16)
-                return fb_fail(error, FOREBAY_BAD_DATA, "its format takes %" PRIu64 " bytes, and "
-                               "16 are the least", fb_min(size, have - 8));
+                return fb_fail(error, FOREBAY_BAD_DATA,
+                               "its format takes %" PRIu64 " bytes, and "
+                               "16 are the least",
+                               fb_min(size, have - 8));
             has_format = true;
             if (!parse_format(sound, bytes + 8, fb_min(size, have - 8)))
                 return FOREBAY_OK;
@@ -87,8 +90,8 @@ int fb_wav_probe(struct fb_sound *sound, const struct fb_input *input, void *wor
         if (at > input->bytes)
             break;
     }
-    return fb_fail(error, FOREBAY_BAD_DATA, "a WAV without sound: no data chunk in %" PRIu64
-                   " bytes", input->bytes);
+    return fb_fail(error, FOREBAY_BAD_DATA,
+                   "a WAV without sound: no data chunk in %" PRIu64 " bytes", input->bytes);
 }
 
 /* ---- numbers to floats, as libsndfile has them ---- */
@@ -107,8 +110,8 @@ static float number_at(const uint8_t *from, uint32_t bits, bool is_float)
         memcpy(&half, from, sizeof(half));
         return (float)half * (1.0f / 32768);
     case 24:
-        whole = (int32_t)((uint32_t)from[0] << 8 | (uint32_t)from[1] << 16 |
-                          (uint32_t)from[2] << 24);
+        whole =
+            (int32_t)((uint32_t)from[0] << 8 | (uint32_t)from[1] << 16 | (uint32_t)from[2] << 24);
         return (float)whole * (1.0f / 2147483648.0f);
     case 32:
         memcpy(&single, from, sizeof(single));

@@ -149,6 +149,10 @@ struct fb_source_ops {
      * by one sample only. Any thread, no I/O. */
     void (*users)(const struct fb_source *source, uint64_t unit, uint64_t *first, uint64_t *count);
 
+    /* (optional) About how long a sample is, in any measure: what order by length goes by. Any
+     * thread, no I/O. */
+    float (*length)(const struct fb_source *source, uint64_t sample);
+
     /* The file (and place in it) of a unit, for messages: "scans/000001.bin". Any thread. */
     void (*place)(const struct fb_source *source, uint64_t unit, char *text, size_t size);
 };
