@@ -17,7 +17,7 @@
 #define FB_CONFIG_KEYS(X) \
     X(TEXT, name, "name", "null", 0, "", "Labels this loader in logs, top and set, e.g. train.") \
     X(CHOICE, source_kind, "source.kind", "null", 0, \
-      "bin|npy|windows|images|tar!|audio|table", "What kind of data it is.") \
+      "bin|npy|windows|images|tar|audio|table", "What kind of data it is.") \
     X(TEXTS, source_path, "source.path", "null", 0, "", \
       "A glob (** is any number of folders), a list of globs, or @file.txt with a path a line.") \
     X(PAIRS, source_fields, "source.fields", "null", 0, "", \
