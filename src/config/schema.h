@@ -17,7 +17,7 @@
 #define FB_CONFIG_KEYS(X) \
     X(TEXT, name, "name", "null", 0, "", "Labels this loader in logs, top and set, e.g. train.") \
     X(CHOICE, source_kind, "source.kind", "null", 0, \
-      "bin|npy|windows|images|tar!|audio!|table", "What kind of data it is.") \
+      "bin|npy|windows|images|tar|audio|table", "What kind of data it is.") \
     X(TEXTS, source_path, "source.path", "null", 0, "", \
       "A glob (** is any number of folders), a list of globs, or @file.txt with a path a line.") \
     X(PAIRS, source_fields, "source.fields", "null", 0, "", \
@@ -33,6 +33,12 @@
     X(COUNT, source_window, "source.window", "64", 0, "", "windows: rows in a window.") \
     X(CHOICE, source_tail, "source.tail", "drop", 0, "drop|pad", \
       "windows: what becomes of rows that do not fill a window.") \
+    X(COUNT, source_rate, "source.rate", "auto", 0, "auto", \
+      "audio, tar: frames a second; others are resampled. auto: the first one's, others are errors.") \
+    X(REALS, source_min_duration, "source.min_duration", "null", 0, "", \
+      "audio: seconds; shorter utterances are left out.") \
+    X(REALS, source_max_duration, "source.max_duration", "null", 0, "", \
+      "audio: seconds; longer utterances are left out.") \
     X(CHOICE, source_normalise, "source.normalise", "none", 0, "none|auto", \
       "windows: auto computes mean and std of each column once, at open.") \
     X(REALS, source_mean, "source.mean", "null", 0, "", \

@@ -50,7 +50,10 @@ static void column_init(struct fb_column *column, const struct fb_field *field,
     unsigned vary = field->ndim == 0 ? 0 : field->vary == 2 ? 2 : 1;
     uint64_t numbers = 1;
 
-    *column = (struct fb_column){ .wanted = is_wanted(config, field->name), .vary = vary };
+    *column = (struct fb_column){ .wanted = is_wanted(config, field->name),
+                                  .collate = field->always_ragged && vary ? FB_COLLATE_RAGGED
+                                                                          : config->batch_collate,
+                                  .vary = vary };
     column->dtype = fb_cast_target(config->batch_dtype, field->dtype);
     for (unsigned d = vary; d < field->ndim; d++) {
         column->tail[column->tail_count++] = field->shape[d];
@@ -82,10 +85,10 @@ static void outputs_init(struct fb_collation *collation)
             continue;
         column->data = collation->output_count;
         output_add(collation, FB_OUTPUT_DATA, f, name, "", column->dtype);
-        if (collation->collate == FB_COLLATE_STACK || column->vary == 0)
+        if (column->collate == FB_COLLATE_STACK || column->vary == 0)
             continue;
         column->extra = collation->output_count;
-        if (collation->collate == FB_COLLATE_PAD)
+        if (column->collate == FB_COLLATE_PAD)
             output_add(collation, FB_OUTPUT_LENGTH, f, name, "_length", FOREBAY_I64);
         else
             output_add(collation, FB_OUTPUT_OFFSETS, f, name, "_offsets", FOREBAY_I64);
@@ -164,7 +167,7 @@ static bool place_data(const struct fb_collation *collation, unsigned f, uint64_
 {
     const struct fb_column *column = &collation->columns[f];
     const struct fb_field *field = &collation->source->fields[f];
-    bool ragged = collation->collate == FB_COLLATE_RAGGED && column->vary > 0;
+    bool ragged = column->collate == FB_COLLATE_RAGGED && column->vary > 0;
     uint64_t count = samples * field->items, cells;
 
     placed->rows = ragged ? measure->rows_total : measure->rows_max;
@@ -206,9 +209,10 @@ static void place_extra(const struct fb_collation *collation, const struct fb_ou
 static int check_stack(const struct fb_collation *collation, unsigned f,
                        const struct fb_measure *measure, forebay_error *error)
 {
-    bool stack = collation->collate == FB_COLLATE_STACK;
+    int collate = collation->columns[f].collate;
+    bool stack = collate == FB_COLLATE_STACK;
     bool rows_differ = stack && measure->rows_min != measure->rows_max;
-    bool columns_differ = collation->collate != FB_COLLATE_PAD &&
+    bool columns_differ = collate != FB_COLLATE_PAD &&
                           measure->columns_min != measure->columns_max;
 
     if (!rows_differ && !columns_differ)
@@ -265,7 +269,7 @@ static uint64_t item_bytes_max(const struct fb_source *source, const struct fb_f
     uint64_t bytes = forebay_dtype_bytes(field->dtype);
 
     if (field->vary > 0)
-        return source->unit_bytes_max;
+        return field->bytes_max ? field->bytes_max : source->unit_bytes_max;
     for (unsigned d = 0; d < field->ndim; d++)
         if (!fb_mul(bytes, field->shape[d], &bytes))
             return UINT64_MAX;
@@ -305,7 +309,7 @@ void *fb_collation_item(const struct fb_collation *collation, const struct fb_pl
     uint64_t row = data->columns * column->cell_out;
     char *base = (char *)memory + data->offset;
 
-    if (collation->collate == FB_COLLATE_RAGGED && column->extra) {
+    if (column->collate == FB_COLLATE_RAGGED && column->extra) {
         const int64_t *offsets = (const int64_t *)(void *)((char *)memory +
                                                            placed[column->extra].offset);
 
@@ -327,7 +331,7 @@ void fb_collation_note(const struct fb_collation *collation, const struct fb_pla
     if (!column->extra)
         return;
     extra = (int64_t *)(void *)((char *)memory + placed[column->extra].offset);
-    if (collation->collate == FB_COLLATE_RAGGED) {
+    if (column->collate == FB_COLLATE_RAGGED) {
         if (number == 0)
             extra[0] = 0;
         extra[number + 1] = extra[number] + (int64_t)extent.rows;
@@ -391,8 +395,9 @@ uint64_t fb_collation_compact(const struct fb_collation *collation, struct fb_pl
     for (unsigned o = 0; o < collation->output_count; o++) {
         const struct fb_output *output = &collation->outputs[o];
         uint64_t bytes = placed[o].bytes / samples;
-        bool ragged = collation->collate == FB_COLLATE_RAGGED && output->role != FB_OUTPUT_INDEX &&
-                      collation->columns[output->field].extra;
+        const struct fb_column *column = &collation->columns[output->field];
+        bool ragged = output->role != FB_OUTPUT_INDEX && column->extra &&
+                      column->collate == FB_COLLATE_RAGGED;
 
         if (ragged && output->role == FB_OUTPUT_DATA)
             compact_ragged(collation, placed, memory, output->field, samples, kept);

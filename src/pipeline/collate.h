@@ -5,6 +5,8 @@
  *   pad     the same with the largest of the batch, zeros behind, and <field>_length
  *   ragged  rows one behind the other: [rows of all, columns, cell...], and <field>_offsets
  *
+ * A field that is always_ragged (text) is laid out like ragged, whatever the others are.
+ *
  * fb_collation is made at open and says which outputs a batch has; fb_layout says where they lie in
  * one batch and is made from the extents of its samples. Both are plain numbers: no I/O, no lock.
  */
@@ -27,6 +29,7 @@ struct fb_column {
     bool wanted;
     forebay_dtype dtype;         /* in the batch */
     uint64_t cell_in, cell_out;  /* bytes of a cell, as loaded and in the batch */
+    int collate;                 /* FB_COLLATE_* of this field */
     unsigned data, extra;        /* its outputs; extra is 0 if it has no length or offsets */
     unsigned vary;               /* leading dimensions that are no part of a cell: 0, 1 or 2 */
     uint64_t tail[FB_MAX_DIMS];  /* the fixed dimensions of a cell */

@@ -48,9 +48,9 @@ static bool part_fits(const struct fb_fetcher *fetcher, struct fb_hands *hands,
     extent = fb_fetch_extent(fetcher, hands, part);
     if (extent.known == FB_EXTENT_BROKEN)
         return false;
-    if (collation->collate == FB_COLLATE_STACK)
+    if (column->collate == FB_COLLATE_STACK)
         return extent.rows == data->rows && extent.columns == data->columns;
-    if (collation->collate == FB_COLLATE_PAD)
+    if (column->collate == FB_COLLATE_PAD)
         return extent.rows <= data->rows && extent.columns <= data->columns;
     fb_collation_item(collation, batch->placed, batch->memory, part->field, at, part->item, &room);
     return extent.columns == data->columns &&
@@ -68,19 +68,17 @@ static bool sample_fits(const struct fb_fetcher *fetcher, struct fb_hands *hands
     return true;
 }
 
-/* The lengths of a padded batch are the stand-in's now. Each is one sample's own entry. */
+/* The lengths of padded fields are the stand-in's now. Each is one sample's own entry. */
 static void note_lengths(const struct fb_fetcher *fetcher, struct fb_hands *hands,
                          struct fb_batch *batch, uint64_t at)
 {
-    unsigned count;
+    unsigned count = fetcher->source->ops->parts(fetcher->source, batch->samples[at], hands->parts);
 
-    if (fetcher->collation->collate != FB_COLLATE_PAD)
-        return;
-    count = fetcher->source->ops->parts(fetcher->source, batch->samples[at], hands->parts);
     for (unsigned p = 0; p < count; p++) {
         const struct fb_part *part = &hands->parts[p];
+        const struct fb_column *column = &fetcher->collation->columns[part->field];
 
-        if (fetcher->collation->columns[part->field].wanted)
+        if (column->wanted && column->collate == FB_COLLATE_PAD)
             fb_collation_note(fetcher->collation, batch->placed, batch->memory, part->field, at,
                               part->item, fb_fetch_extent(fetcher, hands, part));
     }
@@ -153,9 +151,10 @@ static void settle_field(const struct fb_fetcher *fetcher, struct fb_hands *hand
 void fb_stand_in_settle(const struct fb_fetcher *fetcher, struct fb_hands *hands,
                         struct fb_batch *batch)
 {
-    if (fetcher->collation->collate != FB_COLLATE_RAGGED)
-        return;
-    for (unsigned f = 0; f < fetcher->collation->field_count; f++)
-        if (fetcher->collation->columns[f].wanted && fetcher->collation->columns[f].extra)
+    for (unsigned f = 0; f < fetcher->collation->field_count; f++) {
+        const struct fb_column *column = &fetcher->collation->columns[f];
+
+        if (column->wanted && column->extra && column->collate == FB_COLLATE_RAGGED)
             settle_field(fetcher, hands, batch, f);
+    }
 }

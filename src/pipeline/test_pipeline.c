@@ -30,6 +30,7 @@ struct bench {
     uint64_t (*rows_of)(uint64_t sample);
     int (*before_load)(void *data, uint64_t unit);
     uint64_t limit;
+    bool always_ragged;
 };
 
 static void bench_init(struct bench *bench)
@@ -61,6 +62,7 @@ static void bench_make(struct bench *bench)
     assert_int_equal(fb_budget_new(&bench->budget, bench->limit, NULL), 0);
     assert_int_equal(fb_source_memory_open(&bench->source, &memory, bench->budget, NULL), 0);
     assert_int_equal(fb_order_open(&bench->order, &order, bench->budget, &bench->log, NULL), 0);
+    bench->source->fields[0].always_ragged = bench->always_ragged;
     bench->options.source = bench->source;
     bench->options.order = bench->order;
     bench->options.budget = bench->budget;
@@ -319,6 +321,40 @@ static void ragged_batches_lie_one_behind_the_other(void **state)
     bench_close(&bench);
 }
 
+static int every_tenth_is_bad(void *data, uint64_t unit);
+
+static void text_lies_one_behind_the_other_under_every_collate(void **state)
+{
+    (void)state;
+    for (int collate = FB_COLLATE_STACK; collate <= FB_COLLATE_RAGGED; collate++) {
+        for (int rule = FB_ON_ERROR_FAIL; rule <= FB_ON_ERROR_REPLACE; rule++) {
+            struct bench bench;
+            forebay_batch *batch;
+            uint64_t came = 0;
+            int status;
+
+            bench_init(&bench);
+            bench.config.batch_collate = collate;
+            bench.config.on_error = rule;
+            bench.before_load = rule == FB_ON_ERROR_FAIL ? NULL : every_tenth_is_bad;
+            bench.rows_of = uneven_rows;
+            bench.always_ragged = true;
+            assert_int_equal(bench_open(&bench, NULL), 0);
+            while ((status = fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, NULL)) !=
+                   FOREBAY_END) {
+                if (status)
+                    continue;
+                assert_int_equal(batch->field_count, 3);
+                check_ragged(batch);
+                came += batch->samples;
+                fb_pipeline_batch_release(batch);
+            }
+            assert_true(came > 0);
+            bench_close(&bench);
+        }
+    }
+}
+
 static int every_tenth_is_bad(void *data, uint64_t unit)
 {
     (void)data;
@@ -568,6 +604,7 @@ int main(void)
         cmocka_unit_test(what_finish_makes_is_the_same_from_the_cache_or_not),
         cmocka_unit_test(padded_batches_have_zeros_behind_and_lengths),
         cmocka_unit_test(ragged_batches_lie_one_behind_the_other),
+        cmocka_unit_test(text_lies_one_behind_the_other_under_every_collate),
         cmocka_unit_test(skipped_samples_leave_their_batch_short),
         cmocka_unit_test(replaced_samples_are_marked_by_their_own_index),
         cmocka_unit_test(an_error_comes_at_its_batch_and_the_loader_goes_on),

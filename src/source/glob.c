@@ -1,5 +1,7 @@
 #include "source/glob.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 struct expansion {
@@ -26,7 +28,45 @@ static const char *part_end(const char *at)
     return NULL;
 }
 
-/* The first brace that is closed and has a comma; others are plain text, as in a shell. */
+/* A brace that stands for numbers: {000..123}, and {0..10..5} with a step. */
+struct range {
+    uint64_t first, last, step;
+    int width; /* digits, as many as the longer of the two has if one begins with 0 */
+    const char *rest;
+};
+
+static const char *number_end(const char *at, uint64_t *number)
+{
+    const char *begin = at;
+
+    for (*number = 0; *at >= '0' && *at <= '9' && at - begin < 18; at++)
+        *number = *number * 10 + (uint64_t)(*at - '0');
+    return at > begin ? at : NULL;
+}
+
+static bool range_read(const char *brace, struct range *range)
+{
+    const char *first = brace + 1, *first_end = number_end(first, &range->first), *last, *end;
+    bool padded;
+
+    if (!first_end || strncmp(first_end, "..", 2) != 0)
+        return false;
+    last = first_end + 2;
+    end = number_end(last, &range->last);
+    if (!end)
+        return false;
+    padded = (first[0] == '0' && first_end > first + 1) || (last[0] == '0' && end > last + 1);
+    range->width = !padded ? 1 : (int)(first_end - first > end - last ? first_end - first
+                                                                      : end - last);
+    range->step = 1;
+    if (strncmp(end, "..", 2) == 0)
+        end = number_end(end + 2, &range->step);
+    range->rest = end ? end + 1 : NULL;
+    return end && *end == '}' && range->step > 0;
+}
+
+/* The first brace that is closed and has a comma or a range; others are plain text, as in a
+ * shell. */
 static const char *find_brace(const char *pattern)
 {
     for (; *pattern; pattern++) {
@@ -38,6 +78,8 @@ static const char *find_brace(const char *pattern)
         }
         if (*pattern != '{')
             continue;
+        if (range_read(pattern, &(struct range){ 0 }))
+            return pattern;
         end = part_end(pattern + 1);
         if (end && *end == ',') {
             while (end && *end == ',')
@@ -49,10 +91,36 @@ static const char *find_brace(const char *pattern)
     return NULL;
 }
 
+static int expand(struct expansion *expansion, const char *pattern, forebay_error *error);
+
+/* Each number of a range in its place, upwards or downwards. */
+static int expand_range(struct expansion *expansion, const char *pattern, const char *brace,
+                        const struct range *range, forebay_error *error)
+{
+    uint64_t count, number = range->first;
+    int status = FOREBAY_OK;
+
+    count = range->last > number ? range->last - number : number - range->last;
+    count = count / range->step + 1;
+    for (uint64_t i = 0; i < count && !status; i++) {
+        char one[FB_PATH_BYTES];
+        int length = snprintf(one, sizeof(one), "%.*s%0*" PRIu64 "%s", (int)(brace - pattern),
+                              pattern, range->width, number, range->rest);
+
+        if (length < 0 || (size_t)length >= sizeof(one))
+            return fb_fail(error, FOREBAY_BAD_CONFIG, "the pattern is longer than any path: "
+                           "'%.60s...'", pattern);
+        status = expand(expansion, one, error);
+        number = range->last > range->first ? number + range->step : number - range->step;
+    }
+    return status;
+}
+
 static int expand(struct expansion *expansion, const char *pattern, forebay_error *error)
 {
     const char *brace = find_brace(pattern), *part, *end, *rest;
     char one[FB_PATH_BYTES];
+    struct range range;
     int status = FOREBAY_OK;
 
     if (!brace) {
@@ -61,6 +129,8 @@ static int expand(struct expansion *expansion, const char *pattern, forebay_erro
                            "than %d patterns", FB_GLOB_PATTERNS);
         return expansion->fn(expansion->data, pattern, error);
     }
+    if (range_read(brace, &range))
+        return expand_range(expansion, pattern, brace, &range, error);
     for (rest = part_end(brace + 1); *rest == ',';)
         rest = part_end(rest + 1);
     rest++;

@@ -1,11 +1,11 @@
-/* glob.h -- patterns of paths: * ? [a-z] [!a-z] {a,b} and ** (any number of folders, none
- * included); a backslash takes the next character as it is. */
+/* glob.h -- patterns of paths: * ? [a-z] [!a-z] {a,b} {000..123} and ** (any number of folders,
+ * none included); a backslash takes the next character as it is. */
 #ifndef FB_SOURCE_GLOB_H
 #define FB_SOURCE_GLOB_H
 #include "base/error.h"
 
 #define FB_PATH_BYTES 4096   /* Linux opens no longer path */
-#define FB_GLOB_PATTERNS 4096 /* patterns that braces may make of one, at most */
+#define FB_GLOB_PATTERNS 65536 /* patterns that braces may make of one, at most */
 
 /* Called with every pattern that the braces of one stand for; a status other than 0 ends it. */
 typedef int (*fb_glob_fn)(void *data, const char *pattern, forebay_error *error);

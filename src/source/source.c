@@ -6,6 +6,8 @@
 static const struct fb_source_ops *const kinds[] = {
     [FB_KIND_BIN] = &fb_source_bin,
     [FB_KIND_NPY] = &fb_source_npy,
+    [FB_KIND_TAR] = &fb_source_tar,
+    [FB_KIND_AUDIO] = &fb_source_audio,
     [FB_KIND_WINDOWS] = &fb_source_windows,
     [FB_KIND_IMAGES] = &fb_source_images,
     [FB_KIND_TABLE] = &fb_source_table,

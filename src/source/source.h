@@ -32,10 +32,12 @@ struct fb_field {
     forebay_dtype dtype;
     unsigned items;  /* arrays per sample: 1, or the length of a sequence */
     bool sequence;   /* `items` is a dimension of the batch even if it is 1 */
+    bool always_ragged; /* text: one behind the other and <field>_offsets under every collate */
     unsigned vary;   /* how many leading dimensions may differ between items: 0, 1 or 2 */
     unsigned ndim;   /* of one item; 0 for a scalar */
     uint64_t shape[FB_MAX_DIMS]; /* of one item; 0 where it may vary */
     uint64_t cell_bytes; /* of shape[1..], of shape[2..] if vary is 2: a row has columns cells */
+    uint64_t bytes_max;  /* its largest unit, decoded; 0: as unit_bytes_max of the source says */
     bool finished; /* its units hold other bytes than it (an encoded file): finish() makes it of them.
                     * Their extents count bytes; vary is 0, dtype is already what batch.dtype makes
                     * of it. */
@@ -146,6 +148,10 @@ struct fb_source_ops {
     /* (optional) The samples [*first, *first + *count) that use `unit`; without it a unit is used
      * by one sample only. Any thread, no I/O. */
     void (*users)(const struct fb_source *source, uint64_t unit, uint64_t *first, uint64_t *count);
+
+    /* (optional) About how long a sample is, in any measure: what order by length goes by. Any
+     * thread, no I/O. */
+    float (*length)(const struct fb_source *source, uint64_t sample);
 
     /* The file (and place in it) of a unit, for messages: "scans/000001.bin". Any thread. */
     void (*place)(const struct fb_source *source, uint64_t unit, char *text, size_t size);

@@ -3,9 +3,11 @@
 #define FB_SOURCE_KINDS_H
 #include "source/source.h"
 
+extern const struct fb_source_ops fb_source_audio;
 extern const struct fb_source_ops fb_source_bin;
 extern const struct fb_source_ops fb_source_images;
 extern const struct fb_source_ops fb_source_npy;
+extern const struct fb_source_ops fb_source_tar;
 extern const struct fb_source_ops fb_source_table;
 extern const struct fb_source_ops fb_source_windows;
 

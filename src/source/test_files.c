@@ -96,6 +96,10 @@ static void globs_find_what_they_name_in_natural_order(void **state)
         { "part[!2-9]*.bin", "part1.bin part10.bin" },
         { "{other.npy,part{1,10}.bin}", "other.npy part1.bin part10.bin" },
         { "part{2,2}.bin", "part2.bin" },
+        { "part{1..2}.bin", "part1.bin part2.bin" },
+        { "part{10..1..9}.bin", "part1.bin part10.bin" },
+        { "{a{9..10}/z,part{01..02}}.bin", "part01.bin part02.bin a9/z.bin a10/z.bin" },
+        { "part{08..10}.bin", "part08.bin part09.bin part10.bin" },
         { "**/*.bin", "part1.bin part2.bin part10.bin x[1].bin a/1.bin a/b/2.bin a/b/c/3.bin "
                       "a9/z.bin a10/z.bin" },
         { "a/**/*.bin", "a/1.bin a/b/2.bin a/b/c/3.bin" },

@@ -1,0 +1,304 @@
+/*
+ * source_tar.c -- the samples of tar shards, by WebDataset's conventions: members whose names are
+ * equal up to their first dot are one sample, what stands behind the dot is the field.
+ *
+ * Every member can be read by itself, for the index knows where it lies. A unit is one field of one
+ * sample: unit = sample x fields + field. Names of members are keys and nothing else: no path is
+ * ever made of one.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "decode/tar.h"
+#include "memory/block.h"
+#include "source/tar_source.h"
+
+void fb_tar_close(struct fb_source *source)
+{
+    struct fb_tar_source *tar = (struct fb_tar_source *)source;
+    struct fb_budget *budget = tar->budget;
+    uint64_t samples = source->sample_count;
+
+    fb_block_free(budget, FB_STAGE_INDEX, tar->extents, samples * tar->looked_count,
+                  sizeof(*tar->extents));
+    fb_block_free(budget, FB_STAGE_INDEX, tar->cells, samples * tar->column_count,
+                  sizeof(*tar->cells));
+    fb_block_free(budget, FB_STAGE_INDEX, tar->ends, tar->files.count, sizeof(*tar->ends));
+    fb_block_free(budget, FB_STAGE_INDEX, tar->fields, FB_TAR_FIELDS, sizeof(*tar->fields));
+    fb_block_free(budget, FB_STAGE_INDEX, source->fields, FB_TAR_FIELDS, sizeof(*source->fields));
+    fb_tar_index_release(&tar->index);
+    fb_files_release(&tar->files);
+    fb_block_free(budget, FB_STAGE_INDEX, tar, 1, sizeof(*tar));
+}
+
+/* The shard that has the sample: the first one that ends behind it. */
+static uint64_t shard_of(const struct fb_tar_source *tar, uint64_t sample)
+{
+    uint64_t low = 0, high = tar->files.count - 1;
+
+    while (low < high) {
+        uint64_t middle = low + (high - low) / 2;
+
+        if (tar->ends[middle] > sample)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* ---- for messages ---- */
+
+static int read_plain(void *data, void *into, uint64_t bytes, uint64_t offset, forebay_error *error)
+{
+    return fb_read_exactly(*(const int *)data, into, bytes, offset, error);
+}
+
+/* The key of a sample, from the header that stands before one of its members. */
+static void key_of(const struct fb_tar_source *tar, uint64_t sample, char *key, size_t size)
+{
+    uint64_t shard = shard_of(tar, sample);
+    const struct fb_tar_cell *cell = &tar->cells[sample * tar->column_count];
+    char path[FB_PATH_BYTES], extension[FB_NAME_BYTES];
+    struct fb_tar_member member;
+    struct fb_tar headers;
+    struct fb_input input = { read_plain, NULL, tar->files.file[shard].bytes };
+    size_t length;
+    bool end;
+    int fd;
+
+    snprintf(key, size, "number %" PRIu64, sample - (shard ? tar->ends[shard - 1] : 0));
+    for (unsigned c = 1; c < tar->column_count && cell->block == 0; c++)
+        cell++;
+    fb_files_path(&tar->files, shard, path, sizeof(path));
+    fd = cell->block ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
+    if (fd < 0)
+        return;
+    input.data = &fd;
+    fb_tar_init(&headers, &input);
+    headers.at = ((uint64_t)cell->block - 1) * FB_TAR_BLOCK;
+    if (!fb_tar_next(&headers, &member, &end, NULL) && !end &&
+        fb_tar_split(member.name, &length, extension, sizeof(extension)))
+        snprintf(key, size, "'%.*s'", (int)length, member.name);
+    close(fd);
+}
+
+static void tar_place(const struct fb_source *source, uint64_t unit, char *text, size_t size)
+{
+    const struct fb_tar_source *tar = (const struct fb_tar_source *)source;
+    uint64_t sample = unit / source->field_count;
+    const struct fb_tar_field *field = &tar->fields[unit % source->field_count];
+    char key[128];
+    size_t used;
+
+    key_of(tar, sample, key, sizeof(key));
+    fb_files_place(&tar->files, shard_of(tar, sample), text, size);
+    used = strlen(text);
+    snprintf(text + used, size - used, ": sample %s, .%s", key,
+             tar->index.extensions[field->extension].name);
+}
+
+static int name_member(const struct fb_tar_source *tar, uint64_t sample, unsigned field, int status,
+                       forebay_error *error)
+{
+    char place[FB_PATH_BYTES];
+
+    if (error && fb_status_is_data(status)) {
+        tar_place(&tar->base, sample * tar->base.field_count + field, place, sizeof(place));
+        fb_error_context(error, "'%s'", place);
+    }
+    return status;
+}
+
+/* ---- reading ---- */
+
+int fb_tar_extract(const struct fb_tar_source *tar, uint64_t sample, unsigned column,
+                   struct fb_reader *reader, struct fb_extract *extract, forebay_error *error)
+{
+    const struct fb_tar_cell *cell = &tar->cells[sample * tar->column_count + column];
+    uint64_t shard = shard_of(tar, sample), bytes;
+    int status;
+
+    if (cell->block == 0)
+        return fb_fail(error, FOREBAY_BAD_DATA, "%s",
+                       fb_tar_fault_text((enum fb_tar_fault)cell->bytes));
+    fb_files_path(&tar->files, shard, extract->path, sizeof(extract->path));
+    status = fb_extract_open(extract, reader, error);
+    if (status)
+        return status;
+    bytes = extract->input.bytes;
+    if (bytes != tar->files.file[shard].bytes) {
+        fb_extract_close(extract);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "the archive changed since it was indexed: %" PRIu64 " bytes then, %" PRIu64
+                       " now",
+                       tar->files.file[shard].bytes, bytes);
+    }
+    fb_extract_part(extract, (uint64_t)cell->block * FB_TAR_BLOCK, cell->bytes);
+    return FOREBAY_OK;
+}
+
+/* All of a field are of one kind, but for how many rows they have. */
+static int check_kind(const struct fb_tar_source *tar, unsigned number,
+                      const struct fb_decoded *decoded, forebay_error *error)
+{
+    const struct fb_field *field = &tar->base.fields[number];
+    bool alike = decoded->dtype == field->dtype && decoded->ndim == field->ndim;
+
+    for (unsigned i = 1; alike && i < field->ndim; i++)
+        alike = decoded->shape[i] == field->shape[i];
+    if (!alike)
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "it is %s with %u dimensions, the first of its kind "
+                       "is %s with %u, and all but the first must be equal",
+                       forebay_dtype_name(decoded->dtype), decoded->ndim,
+                       forebay_dtype_name(field->dtype), field->ndim);
+    if (fb_decoded_bytes(decoded) > INT64_MAX)
+        return fb_fail(error, FOREBAY_BAD_DATA, "it has more bytes than any memory");
+    if (tar->fields[number].decoder->is_sound && tar->frames_max &&
+        decoded->shape[0] > tar->frames_max)
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "it has %" PRIu64 " frames, and source.max_duration "
+                       "allows %" PRIu64,
+                       decoded->shape[0], tar->frames_max);
+    return FOREBAY_OK;
+}
+
+int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned number,
+                struct fb_reader *reader, void *work, struct fb_decoded *decoded,
+                struct fb_extract *extract, forebay_error *error)
+{
+    const struct fb_tar_field *field = &tar->fields[number];
+    struct fb_decode_options options = { .array = field->array, .rate = tar->rate };
+    int status = fb_tar_extract(tar, sample, field->column, reader, extract, error);
+
+    if (status)
+        return status;
+    if (field->decoder->look) {
+        status = field->decoder->look(decoded, &extract->input, &options, work, error);
+    } else {
+        *decoded = (struct fb_decoded){ .dtype = FOREBAY_U8, .ndim = 1 };
+        decoded->shape[0] = extract->input.bytes;
+    }
+    if (status)
+        fb_extract_close(extract);
+    return status;
+}
+
+static int look_and_check(const struct fb_tar_source *tar, const struct fb_load *load,
+                          struct fb_decoded *decoded, struct fb_extract *extract,
+                          forebay_error *error)
+{
+    uint64_t sample = load->unit / tar->base.field_count;
+    unsigned field = (unsigned)(load->unit % tar->base.field_count);
+    int status = fb_tar_look(tar, sample, field, load->reader, load->scratch.memory, decoded,
+                             extract, error);
+
+    if (!status) {
+        status = check_kind(tar, field, decoded, error);
+        if (status)
+            fb_extract_close(extract);
+    }
+    return name_member(tar, sample, field, status, error);
+}
+
+static int tar_load(const struct fb_source *source, const struct fb_load *load,
+                    forebay_error *error)
+{
+    const struct fb_tar_source *tar = (const struct fb_tar_source *)source;
+    unsigned number = (unsigned)(load->unit % source->field_count);
+    const struct fb_tar_field *field = &tar->fields[number];
+    struct fb_decode_options options = { .array = field->array, .rate = tar->rate };
+    struct fb_decoded decoded;
+    struct fb_extract extract;
+    int status;
+
+    if (load->scratch.bytes < source->scratch_bytes)
+        return fb_fail(error, FOREBAY_BAD_USE, "tar: a load needs %" PRIu64 " bytes of scratch",
+                       source->scratch_bytes);
+    status = look_and_check(tar, load, &decoded, &extract, error);
+    if (status)
+        return status;
+    if (fb_decoded_bytes(&decoded) != load->bytes || load->first_row)
+        status = fb_fail(error, FOREBAY_BAD_DATA,
+                         "it has %" PRIu64 " bytes, not %" PRIu64 ": the archive changed",
+                         fb_decoded_bytes(&decoded), load->bytes);
+    else if (load->bytes)
+        status = field->decoder->read(&decoded, &extract.input, &options, load->to,
+                                      load->scratch.memory, error);
+    fb_extract_close(&extract);
+    return name_member(tar, load->unit / source->field_count, number, status, error);
+}
+
+/* ---- asked without I/O ---- */
+
+static unsigned tar_parts(const struct fb_source *source, uint64_t sample, struct fb_part *parts)
+{
+    for (uint32_t i = 0; i < source->field_count; i++)
+        parts[i] = (struct fb_part){ .unit = sample * source->field_count + i,
+                                     .field = i,
+                                     .rows = FB_ALL_ROWS };
+    return source->field_count;
+}
+
+static _Atomic uint64_t *extent_at(const struct fb_tar_source *tar, uint64_t sample, unsigned field)
+{
+    return &tar->extents[sample * tar->looked_count + tar->fields[field].looked];
+}
+
+static struct fb_extent tar_extent(const struct fb_source *source, uint64_t unit)
+{
+    const struct fb_tar_source *tar = (const struct fb_tar_source *)source;
+    uint64_t sample = unit / source->field_count, known;
+    unsigned field = (unsigned)(unit % source->field_count);
+    const struct fb_tar_cell *cell = fb_tar_cell_of(tar, sample, field);
+
+    if (cell->block == 0)
+        return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
+    if (source->fields[field].ndim == 0)
+        return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = 1, .columns = 1 };
+    if (tar->fields[field].looked == FB_TAR_FIELDS)
+        return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = cell->bytes, .columns = 1 };
+    known = atomic_load_explicit(extent_at(tar, sample, field), memory_order_relaxed);
+    if (known == FB_TAR_BROKEN)
+        return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
+    if (known == 0)
+        return (struct fb_extent){ .known = FB_EXTENT_UNKNOWN };
+    return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = known - 1, .columns = 1 };
+}
+
+static int tar_probe(struct fb_source *source, uint64_t unit, const struct fb_load *load,
+                     forebay_error *error)
+{
+    struct fb_tar_source *tar = (struct fb_tar_source *)source;
+    uint64_t sample = unit / source->field_count;
+    unsigned field = (unsigned)(unit % source->field_count);
+    struct fb_decoded decoded;
+    struct fb_extract extract;
+    int status = look_and_check(tar, load, &decoded, &extract, error);
+
+    if (status && fb_status_is_data(status))
+        atomic_store_explicit(extent_at(tar, sample, field), FB_TAR_BROKEN, memory_order_relaxed);
+    if (status)
+        return status;
+    fb_extract_close(&extract);
+    atomic_store_explicit(extent_at(tar, sample, field), 1 + decoded.shape[0],
+                          memory_order_relaxed);
+    return FOREBAY_OK;
+}
+
+const struct fb_source_ops fb_source_tar = {
+    .kind = "tar",
+    .description = "tar shards by WebDataset's conventions, any member at random",
+    .open = fb_tar_open,
+    .close = fb_tar_close,
+    .parts = tar_parts,
+    .extent = tar_extent,
+    .probe = tar_probe,
+    .load = tar_load,
+    .place = tar_place,
+};

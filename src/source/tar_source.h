@@ -1,0 +1,64 @@
+/* tar_source.h -- what the two files of the tar source share: source_tar.c is the seam, tar_open.c
+ * makes fields and samples of the index. */
+#ifndef FB_SOURCE_TAR_SOURCE_H
+#define FB_SOURCE_TAR_SOURCE_H
+#include <stdatomic.h>
+
+#include "decode/decode.h"
+#include "decode/npz.h"
+#include "source/extract.h"
+#include "source/files.h"
+#include "source/source_kinds.h"
+#include "source/tar_index.h"
+
+#define FB_TAR_FIELDS 256
+#define FB_TAR_BROKEN UINT64_MAX
+
+/* One field: an extension, or one array of an extension that holds several. */
+struct fb_tar_field {
+    const struct fb_decoder *decoder;
+    unsigned column; /* of the cells: which extension */
+    unsigned extension;
+    unsigned looked; /* which of the extents that must be looked up; FB_TAR_FIELDS: none */
+    char array[FB_NPZ_NAME_BYTES];
+};
+
+/* Where a member lies; block 0: nowhere, and `bytes` is the fault. */
+struct fb_tar_cell {
+    uint32_t block, bytes;
+};
+
+struct fb_tar_source {
+    struct fb_source base; /* first, so that a pointer to one is a pointer to the other */
+    struct fb_budget *budget;
+    struct fb_files files;     /* shards */
+    uint64_t *ends;            /* samples up to the end of each shard */
+    struct fb_tar_index index; /* its records are gone when the source is open */
+    unsigned column_count, looked_count;
+    struct fb_tar_cell *cells; /* [sample][column] */
+    _Atomic uint64_t *extents; /* [sample][looked]: 0 unknown, FB_TAR_BROKEN, 1 + rows */
+    struct fb_tar_field *fields;
+    uint32_t rate;       /* of sounds; 0: any */
+    uint64_t frames_max; /* of a sound; 0: any */
+};
+
+static inline const struct fb_tar_cell *fb_tar_cell_of(const struct fb_tar_source *tar,
+                                                       uint64_t sample, unsigned field)
+{
+    return &tar->cells[sample * tar->column_count + tar->fields[field].column];
+}
+
+/* Open a member and look what it is. `work` is what decoders work in. On success the extract is the
+ * caller's to close. */
+int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned field,
+                struct fb_reader *reader, void *work, struct fb_decoded *decoded,
+                struct fb_extract *extract, forebay_error *error);
+/* Only to open it. */
+int fb_tar_extract(const struct fb_tar_source *tar, uint64_t sample, unsigned column,
+                   struct fb_reader *reader, struct fb_extract *extract, forebay_error *error);
+
+/* The two ends of its life: open is in tar_open.c. */
+int fb_tar_open(struct fb_source **out, const struct fb_config *config, struct fb_budget *budget,
+                const struct fb_log *log, forebay_error *error);
+void fb_tar_close(struct fb_source *source);
+#endif
