@@ -181,7 +181,7 @@ static void quotes_line_ends_marks_and_delimiters_are_understood(void **state)
     static const char *const texts[] = {
         "a,b\n1,\"x, \"\"y\"\"\nz\"\n2,w\n",
         "a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\r\n2,w",
-        "\xef\xbb\xbf" "a;b\n1;\"x, \"\"y\"\"\nz\"\n2;w\n",
+        "\xef\xbb\xbfx;b\n1;\"x, \"\"y\"\"\nz\"\n2;w\n",
         "a\tb\n\"1\"\t\"x, \"\"y\"\"\nz\"\n \"2\" \tw\n",
         "a|b\n\n1|x\n2|w\n",
     };
@@ -192,7 +192,7 @@ static void quotes_line_ends_marks_and_delimiters_are_understood(void **state)
         must_open(i == 3 ? "types: {a: category}" : "");
         assert_int_equal(source->sample_count, 2);
         assert_int_equal(source->field_count, 2);
-        assert_true(i == 3 || cell(1, "a") == 2);
+        assert_true(i == 3 || cell(1, i == 2 ? "x" : "a") == 2);
         assert_true(cell(0, "b") == 0 && cell(1, "b") == 1);
     }
 }
