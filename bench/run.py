@@ -46,6 +46,38 @@ WORKLOADS = {
                      "memory.budget": "1GiB"},
         "epochs": 2, "bar": 0.85, "first": 3,
     },
+    "window": {
+        "generate": ["windows", "--files", "200"],
+        "limit": ["gather", "50000", "24576"], "unit": "items",
+        "settings": {"source.kind": "windows", "source.path": "{dir}/*.npy", "source.window": 64,
+                     "source.stride": 20, "batch.size": 1024, "memory.budget": "1GiB",
+                     "memory.cache": "600MiB"},
+        "epochs": 3, "bar": 0.7, "first": None,
+    },
+    "table": {
+        "generate": ["table", "--files", "8", "--bytes", "47MB"],
+        "limit": ["gather", "2000000", "96"], "unit": "items",
+        "settings": {"source.kind": "table", "source.path": "{dir}/data.csv", "source.as": "matrix",
+                     "batch.size": 512, "memory.budget": "1GiB"},
+        "epochs": 3, "bar": 0.3, "first": None,
+    },
+    "jpeg": {
+        "generate": ["images", "--files", "2000"],
+        "limit": ["jpeg", "{dir}"], "unit": "items",
+        "settings": {"source.kind": "images", "source.path": "{dir}/**/*.jpg", "source.size": 224,
+                     "source.crop": "random", "source.flip": "true", "source.layout": "chw",
+                     "source.mean": "[0.485, 0.456, 0.406]", "source.std": "[0.229, 0.224, 0.225]",
+                     "batch.size": 64, "memory.budget": "1GiB", "memory.cache": "off"},
+        "epochs": 2, "bar": 0.9, "first": None,
+    },
+    "audio": {
+        "generate": ["audio", "--files", "2000"],
+        "limit": ["audio", "{dir}"], "unit": "items",
+        "settings": {"source.kind": "audio", "source.path": "{dir}/manifest.jsonl",
+                     "batch.collate": "pad", "batch.size": 16, "memory.budget": "1GiB",
+                     "memory.cache": "off"},
+        "epochs": 3, "bar": 0.8, "first": None,
+    },
 }
 
 
@@ -77,18 +109,21 @@ def make_data(args, name, workload):
 
 def warm(folder):
     """The page cache may have lost some of it: read everything once."""
-    for path in sorted(folder.iterdir()):
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         with open(path, "rb", buffering=0) as file:
             while file.read(1 << 24):
                 pass
 
 
-def build_limits(args):
-    program = args.program.parent / "bench-limits"
-    source = HERE / "limits.c"
+def build_limit(args, kind):
+    """The limit program that has the test `kind`."""
+    decodes = kind in ("jpeg", "audio")
+    source = HERE / ("limit_decode.c" if decodes else "limits.c")
+    program = args.program.parent / f"bench-{source.stem}"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run([os.environ.get("CC", "cc"), "-std=c17", "-D_GNU_SOURCE", "-O3", str(source),
-                        "-o", str(program), "-lpthread"], check=True)
+        subprocess.run([os.environ.get("CC", "cc"), "-std=c17", "-D_GNU_SOURCE", "-O3",
+                        "-march=native", str(source), "-o", str(program), "-lpthread", "-lm",
+                        *(("-ljpeg", "-lFLAC") if decodes else ())], check=True)
     return program
 
 
@@ -112,19 +147,23 @@ def run_forebay(args, workload, folder):
     }
 
 
-def measure(args, name, workload, limits):
+def measure(args, name, workload):
     folder = make_data(args, name, workload)
+    kind, *rest = workload["limit"]
+    limits = build_limit(args, kind)
+    in_items = workload.get("unit") == "items"
     rounds = []
     for number in range(args.rounds):
         warm(folder)
-        kind, *rest = workload["limit"]
         limit, _, _ = call([str(limits), kind, str(WORKERS), *(fill(r, folder) for r in rest)])
         ours = run_forebay(args, workload, folder)
-        ours["limit"] = limit["bytes_per_s"]
+        ours["limit"] = limit["items_per_s" if in_items else "bytes_per_s"]
+        if in_items:
+            ours["rate"] = ours["samples_per_s"]
         ours["ratio"] = ours["rate"] / ours["limit"]
         rounds.append(ours)
-        print(f"{name}: round {number + 1}/{args.rounds}: {ours['rate'] / 1e9:.2f} GB/s of "
-              f"{ours['limit'] / 1e9:.2f}", file=sys.stderr)
+        print(f"{name}: round {number + 1}/{args.rounds}: {ours['rate']:.4g} of "
+              f"{ours['limit']:.4g} {'samples' if in_items else 'bytes'}/s", file=sys.stderr)
     return rounds
 
 
@@ -135,11 +174,12 @@ def verdict(name, workload, rounds):
     spread = (ratios[-1] - ratios[0]) / 2
     first = median("first")
     row = {
-        "workload": name, "gb_per_s": median("rate") / 1e9, "limit_gb_per_s": median("limit") / 1e9,
+        "workload": name, "rate": median("rate"), "limit": median("limit"),
+        "unit": "samples/s" if workload.get("unit") == "items" else "bytes/s",
         "ratio": median("ratio"), "spread": spread, "bar": workload["bar"],
         "reached": median("ratio") + spread >= workload["bar"],
         "samples_per_s": median("samples_per_s"), "first_batch_x": first,
-        "first_reached": first <= workload["first"],
+        "first_reached": workload["first"] is None or first <= workload["first"],
         "cpu_ms_per_sample": median("cpu_per_sample") * 1e3, "disk_mb": median("disk") / 1e6,
         "peak_pss_mib": max(r["peak_pss"] for r in rounds) / 2**20,
         "budget_mib": rounds[0]["budget"] / 2**20,
@@ -165,17 +205,18 @@ def main():
         if name not in WORKLOADS:
             parser.error(f"no workload {name}; there are {', '.join(WORKLOADS)}")
     args.program = args.program.resolve()
-    limits = build_limits(args)
     rows = []
     for name in args.workloads or WORKLOADS:
         rows.append(verdict(name, WORKLOADS[name],
-                            measure(args, name, WORKLOADS[name], limits)))
+                            measure(args, name, WORKLOADS[name])))
     print(f"{time.strftime('%Y-%m-%d')}, {WORKERS} workers, {args.rounds} rounds, medians")
-    print("workload  GB/s  limit  ratio  spread  bar        first x  CPU ms  disk MB  PSS MiB / budget")
+    print("workload       rate      limit  unit       ratio  spread  bar        first x  "
+          "CPU ms  disk MB  PSS MiB / budget")
     for r in rows:
-        print(f"{r['workload']:9} {r['gb_per_s']:4.2f}  {r['limit_gb_per_s']:5.2f}  {r['ratio']:5.2f}  "
+        print(f"{r['workload']:9} {r['rate']:10.4g} {r['limit']:10.4g}  {r['unit']:9}  {r['ratio']:5.2f}  "
               f"{r['spread']:6.2f}  {r['bar']:.2f} {'ok  ' if r['reached'] else 'MISS'}  "
-              f"{r['first_batch_x']:7.2f}  {r['cpu_ms_per_sample']:6.2f}  {r['disk_mb']:7.0f}  "
+              f"{r['first_batch_x']:7.2f}{' ' if r['first_reached'] else '!'} "
+              f"{r['cpu_ms_per_sample']:6.3f}  {r['disk_mb']:7.0f}  "
               f"{r['peak_pss_mib']:7.0f} / {r['budget_mib']:.0f}"
               f"{'' if r['memory_reached'] else '  OVER'}")
     if args.json:

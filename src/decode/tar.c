@@ -283,7 +283,7 @@ int fb_tar_next(struct fb_tar *tar, struct fb_tar_member *member, bool *end, for
     struct extras extras = { .has_name = false };
 
     for (unsigned i = 0; i < EXTRAS_MAX; i++) {
-        uint64_t size, next;
+        uint64_t size, next = 0;
         char type;
         int status = read_block(tar, end, error);
 

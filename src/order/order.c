@@ -134,14 +134,20 @@ static uint64_t position_of(const struct view *view, uint64_t sample)
     return FB_NOWHERE;
 }
 
-static uint64_t view_sample(const struct view *view, uint64_t start, uint64_t p)
+static uint64_t global_position(const struct fb_order *order, uint64_t start, uint64_t p)
 {
-    const struct fb_order *order = view->order;
-    uint64_t position = start + p * order->ranks.world + order->ranks.rank, entry;
+    uint64_t position = start + p * order->ranks.world + order->ranks.rank;
 
     if (position >= order->length) /* padded; more than once if there are fewer than ranks */
         position = (position - order->length) % order->length;
-    entry = entry_at(view, position);
+    return position;
+}
+
+static uint64_t view_sample(const struct view *view, uint64_t start, uint64_t p)
+{
+    const struct fb_order *order = view->order;
+    uint64_t entry = entry_at(view, global_position(order, start, p));
+
     return order->subset.count ? order->subset.list[entry] : entry;
 }
 
@@ -154,6 +160,18 @@ uint64_t fb_order_sample(const struct fb_order *order, struct fb_cursor at, uint
     return view_sample(&view, at.start, p);
 }
 
+static void shuffled_samples(const struct view *view, uint64_t start, uint64_t p, uint64_t count,
+                             uint64_t *samples)
+{
+    const struct fb_order *order = view->order;
+
+    for (uint64_t i = 0; i < count; i++)
+        samples[i] = global_position(order, start, p + i);
+    fb_permutation_apply_many(&view->shuffled, samples, count);
+    for (uint64_t i = 0; order->subset.count && i < count; i++)
+        samples[i] = order->subset.list[samples[i]];
+}
+
 void fb_order_samples(const struct fb_order *order, struct fb_cursor at, uint64_t p, uint64_t count,
                       uint64_t *samples)
 {
@@ -161,6 +179,10 @@ void fb_order_samples(const struct fb_order *order, struct fb_cursor at, uint64_
 
     assert(count <= fb_order_count(order, at) && p <= fb_order_count(order, at) - count);
     view_init(&view, order, at);
+    if (order->form == FB_FORM_SHUFFLED) {
+        shuffled_samples(&view, at.start, p, count, samples);
+        return;
+    }
     for (uint64_t i = 0; i < count; i++)
         samples[i] = view_sample(&view, at.start, p + i);
 }

@@ -75,6 +75,52 @@ uint64_t fb_permutation_apply(const struct fb_permutation *permutation, uint64_t
     return x;
 }
 
+/* Four values side by side, once through the rounds; what is not below n then walks on alone. */
+static inline void apply_four(const struct fb_permutation *permutation, uint64_t x[4])
+{
+    const uint64_t a = permutation->a, b = permutation->b, key = permutation->key;
+    uint64_t high[4], low[4];
+
+    for (unsigned k = 0; k < 4; k++) {
+        high[k] = high_product(x[k], permutation->reciprocal);
+        low[k] = x[k] - high[k] * b;
+    }
+    for (uint64_t i = 0; i < permutation->rounds; i += 2) {
+        for (unsigned k = 0; k < 4; k++)
+            high[k] = plus(high[k], round_value(low[k], key + i * ROUND_STEP, a), a);
+        for (unsigned k = 0; k < 4; k++)
+            low[k] = plus(low[k], round_value(high[k], key + (i + 1) * ROUND_STEP, b), b);
+    }
+    for (unsigned k = 0; k < 4; k++)
+        x[k] = high[k] * b + low[k];
+}
+
+/* One value through the rounds until it is below n; it was at least once. */
+static uint64_t walk_on(const struct fb_permutation *permutation, uint64_t x)
+{
+    while (x >= permutation->n) {
+        uint64_t four[4] = { x, 0, 0, 0 };
+
+        apply_four(permutation, four);
+        x = four[0];
+    }
+    return x;
+}
+
+void fb_permutation_apply_many(const struct fb_permutation *permutation, uint64_t *x,
+                               uint64_t count)
+{
+    uint64_t i = 0;
+
+    for (; i + 4 <= count; i += 4) {
+        apply_four(permutation, x + i);
+        for (unsigned k = 0; k < 4; k++)
+            x[i + k] = walk_on(permutation, x[i + k]);
+    }
+    for (; i < count; i++)
+        x[i] = fb_permutation_apply(permutation, x[i]);
+}
+
 uint64_t fb_permutation_invert(const struct fb_permutation *permutation, uint64_t y)
 {
     const uint64_t a = permutation->a, b = permutation->b, key = permutation->key;

@@ -23,6 +23,15 @@ static void check_bijection(uint64_t n, uint64_t key)
         seen[y] = 1;
         assert_int_equal(fb_permutation_invert(&permutation, y), x);
     }
+    for (uint64_t from = 0; from < n; from += 7) {
+        uint64_t many[7], count = n - from < 7 ? n - from : 7;
+
+        for (uint64_t i = 0; i < count; i++)
+            many[i] = from + i;
+        fb_permutation_apply_many(&permutation, many, count);
+        for (uint64_t i = 0; i < count; i++)
+            assert_int_equal(many[i], fb_permutation_apply(&permutation, from + i));
+    }
     free(seen);
 }
 
