@@ -142,7 +142,7 @@ static int add_member(struct fb_tar_index *index, struct current *current,
     struct fb_tar_record record = { .block = (uint32_t)(member->data / FB_TAR_BLOCK),
                                     .bytes = (uint32_t)member->bytes };
     char extension[FB_NAME_BYTES];
-    unsigned number;
+    unsigned number = 0;
     size_t key;
     int status;
 
