@@ -59,6 +59,7 @@ static int room_make(struct work *work, uint64_t bytes, forebay_error *error)
 static int unit_load(struct work *work, uint64_t unit, const struct fb_field *field,
                      struct fb_extent extent, forebay_error *error)
 {
+    const struct fb_source *source = work->survey->source;
     bool known = extent.known == FB_EXTENT_EXACT;
     uint64_t bytes = known ? fb_extent_bytes(field, extent) : 0;
     int status = room_make(work, bytes, error);
@@ -69,7 +70,10 @@ static int unit_load(struct work *work, uint64_t unit, const struct fb_field *fi
     work->load.first_row = 0;
     work->load.rows = known ? extent.rows : 0;
     work->load.bytes = bytes;
-    return work->survey->source->ops->load(work->survey->source, &work->load, error);
+    status = source->ops->load(source, &work->load, error);
+    if (!status && known && field->finished && source->ops->check)
+        status = source->ops->check(source, unit, work->load.to, extent, work->load.scratch, error);
+    return status;
 }
 
 /* With --check an unknown extent is found out first. */

@@ -17,7 +17,7 @@
 #include "base/error.h"
 
 #define FB_IMAGE_SIDE_MAX 65500 /* what libjpeg takes; PNGs are held to the same */
-#define FB_ROW_PADDING 32       /* bytes behind a row that may be read, and mean nothing */
+#define FB_ROW_PADDING 64       /* bytes around a row that may be read, and mean nothing */
 
 enum fb_image_format { FB_IMAGE_JPEG, FB_IMAGE_PNG };
 
@@ -48,8 +48,8 @@ struct fb_image_job {
     unsigned reduce;    /* 1, 2, 4 or 8: the decoder itself makes it so much smaller; JPEG only */
     bool exact;         /* the same values as if the whole picture were decoded */
     uint8_t *row;       /* room for a row: fb_image_row_bytes(image) */
-    /* Called with `pixels` pixels of row `y` of the reduced picture, which begin at its column `x`.
-     * They cover the box reduced, and nothing else. */
+    /* Called with the pixels of row `y` of the reduced picture that fb_box_reduced(box) has; 16 bytes
+     * behind them may be read. */
     void (*take)(void *data, const uint8_t *rgbx, uint32_t y);
     void *data;
 };

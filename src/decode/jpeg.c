@@ -258,10 +258,18 @@ static uint32_t crop(struct jpeg *jpeg, struct fb_box box, bool exact)
     return box.x - left;
 }
 
+/* To an aligned row libjpeg-turbo writes past the CPU's caches, from where it would be read again
+ * at once: that cost a tenth of all time. */
+static uint8_t *unaligned_row(uint8_t *row)
+{
+    return (uintptr_t)row % 16 ? row : row + 4;
+}
+
 static int decode(struct jpeg *jpeg, const struct fb_image_job *job)
 {
     struct jpeg_decompress_struct *info = &jpeg->info;
     struct fb_box box = fb_box_reduced(job->box, job->reduce);
+    JSAMPROW row = unaligned_row(job->row);
     uint32_t left;
 
     if (setjmp(jpeg->back))
@@ -271,14 +279,12 @@ static int decode(struct jpeg *jpeg, const struct fb_image_job *job)
     if (box.y > 0)
         jpeg_skip_scanlines(info, box.y);
     for (uint32_t y = 0; y < box.height; y++) {
-        JSAMPROW row = job->row;
-
         if (jpeg_read_scanlines(info, &row, 1) != 1)
             return fb_fail(jpeg->error, FOREBAY_BAD_DATA, "JPEG: row %" PRIu32 " is missing",
                            box.y + y);
         if (info->out_color_space == JCS_CMYK)
-            cmyk_to_rgb(job->row, info->output_width);
-        job->take(job->data, job->row + (size_t)left * 4, box.y + y);
+            cmyk_to_rgb(row, info->output_width);
+        job->take(job->data, row + (size_t)left * 4, box.y + y);
     }
     return FOREBAY_OK;
 }

@@ -130,6 +130,10 @@ struct fb_source_ops {
     int (*finish)(const struct fb_source *source, uint64_t sample, const void *in,
                   struct fb_extent extent, struct fb_random random, void *out, uint64_t out_bytes,
                   struct fb_scratch scratch, forebay_error *error);
+    /* (optional) Is a loaded unit of a finished field whole? finish() may look at a part of it only.
+     * For `inspect --check`; any thread. */
+    int (*check)(const struct fb_source *source, uint64_t unit, const void *in,
+                 struct fb_extent extent, struct fb_scratch scratch, forebay_error *error);
     /* (optional) `unit` will be loaded soon: start reading ahead without waiting. */
     void (*will_need)(const struct fb_source *source, uint64_t unit);
 

@@ -260,6 +260,21 @@ static int images_finish(const struct fb_source *source, uint64_t sample, const 
     return FOREBAY_OK;
 }
 
+/* The whole picture is decoded, not only what a random box would have of it. */
+static int images_check(const struct fb_source *source, uint64_t unit, const void *in,
+                        struct fb_extent extent, struct fb_scratch scratch, forebay_error *error)
+{
+    const struct images_source *images = (const struct images_source *)source;
+    struct fb_picture_options options = images->options;
+    struct fb_picture picture;
+
+    if (!images->encoded)
+        return FOREBAY_OK; /* it was decoded when it was loaded */
+    options.crop = FB_CROP_NONE;
+    return name_file(images, unit, fb_picture_make(&picture, &options, in, extent.rows, NULL,
+                                                   scratch.memory, error), error);
+}
+
 /* ---- Opening ---- */
 
 static int bad_key(const struct fb_config *config, const char *key, const char *why,
@@ -479,5 +494,6 @@ const struct fb_source_ops fb_source_images = {
     .probe = images_probe,
     .load = images_load,
     .finish = images_finish,
+    .check = images_check,
     .place = images_place,
 };
