@@ -200,17 +200,6 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
     return fb_pipeline_open(&loader->pipeline, &options, error);
 }
 
-static void say_uneven(const forebay_loader *loader)
-{
-    uint64_t uneven = fb_order_uneven(loader->order, fb_order_begin(loader->order, 0));
-
-    if (uneven)
-        fb_say(&loader->log, "%" PRIu64 " samples of each epoch are %s so that all %" PRIu64
-               " ranks get as many (order.ends: %s)", uneven,
-               loader->config.order_ends == FB_ENDS_PAD ? "repeated" : "left out",
-               loader->ranks.world, loader->config.order_ends == FB_ENDS_PAD ? "pad" : "drop");
-}
-
 static int open_parts(forebay_loader *loader, const forebay_options *options, forebay_error *error)
 {
     struct fb_plan plan;
@@ -232,7 +221,6 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
         (status = open_order(loader, error)) || (status = make_plan(loader, &plan, error)) ||
         (status = open_cache(loader, &plan, error)))
         return status;
-    say_uneven(loader);
     return open_pipeline(loader, &plan, error);
 }
 
