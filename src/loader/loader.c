@@ -115,18 +115,10 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .epochs = config->epochs.is_auto ? UINT64_MAX : config->epochs.value,
     };
 
+    if (!config->workers.is_auto && plan->workers < config->workers.value)
+        fb_say(&loader->log, "%" PRIu64 " workers instead of %" PRIu64
+               ": memory.budget has no room for more", plan->workers, config->workers.value);
     return fb_pipeline_open(&loader->pipeline, &options, error);
-}
-
-static void say_uneven(const forebay_loader *loader)
-{
-    uint64_t uneven = fb_order_uneven(loader->order, fb_order_begin(loader->order, 0));
-
-    if (uneven)
-        fb_say(&loader->log, "%" PRIu64 " samples of each epoch are %s so that all %" PRIu64
-               " ranks get as many (order.ends: %s)", uneven,
-               loader->config.order_ends == FB_ENDS_PAD ? "repeated" : "left out",
-               loader->ranks.world, loader->config.order_ends == FB_ENDS_PAD ? "pad" : "drop");
 }
 
 static int open_parts(forebay_loader *loader, const forebay_options *options, forebay_error *error)
@@ -150,8 +142,23 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
         (status = open_order(loader, error)) || (status = make_plan(loader, &plan, error)) ||
         (status = open_cache(loader, &plan, error)))
         return status;
-    say_uneven(loader);
     return open_pipeline(loader, &plan, error);
+}
+
+/* The caller's log and its data are the caller's again after close. */
+static void pass_on(void *data, int level, const char *line)
+{
+    const forebay_loader *loader = data;
+
+    if (!atomic_load(&loader->closed))
+        loader->talk.log(loader->talk.data, level, line);
+}
+
+static int pass_progress_on(void *data, const char *what, uint64_t done, uint64_t total)
+{
+    const forebay_loader *loader = data;
+
+    return loader->talk.progress(loader->talk.data, what, done, total);
 }
 
 int forebay_open(forebay_loader **out, const forebay_options *options, forebay_error *error)
@@ -164,7 +171,9 @@ int forebay_open(forebay_loader **out, const forebay_options *options, forebay_e
     if (!loader)
         return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for a loader");
     loader->pid = getpid();
-    loader->log = (struct fb_log){ options->log, options->progress, options->data };
+    loader->talk = (struct fb_log){ options->log, options->progress, options->data };
+    loader->log = (struct fb_log){ options->log ? pass_on : NULL,
+                                   options->progress ? pass_progress_on : NULL, loader };
     loader->pss_before = fb_host_pss_anon_bytes();
     pthread_mutex_init(&loader->lock, NULL);
     status = open_parts(loader, options, error);
@@ -182,9 +191,12 @@ void forebay_close(forebay_loader *loader)
 {
     if (!loader || loader->pid != getpid())
         return;
-    /* A worker that is stuck in the kernel still uses what it borrowed: then that stays. */
-    if (fb_pipeline_close(loader->pipeline) > 0)
+    /* A worker that is stuck in the kernel still uses what it borrowed: then that stays. But what
+     * it may say when it comes back has nobody to hear it any more. */
+    if (fb_pipeline_close(loader->pipeline) > 0) {
+        atomic_store(&loader->closed, true);
         return;
+    }
     if (loader->cache)
         fb_cache_close(loader->cache);
     if (loader->order)

@@ -2,6 +2,7 @@
 #ifndef FB_LOADER_LOADER_H
 #define FB_LOADER_LOADER_H
 #include <pthread.h>
+#include <stdatomic.h>
 #include <sys/types.h>
 
 #include "config/config.h"
@@ -17,7 +18,9 @@ struct forebay_budget {
 struct forebay_loader {
     pid_t pid;
     char name[64];
-    struct fb_log log;
+    struct fb_log talk; /* the caller's */
+    struct fb_log log;  /* ours: passes on to it until close */
+    atomic_bool closed;
     struct fb_config config;
     bool has_config;
     struct fb_ranks ranks;

@@ -93,6 +93,7 @@ struct fb_pipeline {
     struct fb_batch *free;
     uint64_t slots_paid, slots_mapped;
     uint64_t held, held_bytes;
+    uint64_t held_most; /* since prefetch was set: so many slots are kept beside it */
 
     struct fb_worker *workers[FB_WORKERS_MAX];
     uint64_t worker_target, worker_count; /* wanted; there, and not leaving */
@@ -116,6 +117,7 @@ struct fb_batch *fb_slots_take(struct fb_pipeline *pipeline, forebay_error *erro
  * without the lock. */
 bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t bytes,
                   forebay_error *error);
+/* It waits for its next use; after close there is none. */
 void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
 /* Unmap and refund free slots until `paid` is at most `keep` bytes; with the lock. */
 uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep);
@@ -154,6 +156,10 @@ void fb_pipeline_unref_locked(struct fb_pipeline *pipeline); /* unlocks; frees w
 /* ---- figures.c ---- */
 void fb_figures_epoch_begin(struct fb_figures *figures, uint64_t epoch, uint64_t now_ns);
 void fb_figures_epoch_end(struct fb_figures *figures, uint64_t now_ns);
+/* What became of a batch on its way: hits, misses, failures. */
 void fb_figures_batch(struct fb_figures *figures, const struct fb_batch *batch);
+/* ... and whether the caller got it. */
+void fb_figures_deliver(struct fb_figures *figures, const struct fb_batch *batch, int status);
+uint64_t fb_figures_epoch_failures(struct fb_figures *figures);
 void fb_figures_wait(struct fb_figures *figures, uint64_t wait_ns);
 #endif

@@ -47,16 +47,23 @@ void fb_pipeline_batch_release(forebay_batch *shown)
     pthread_mutex_lock(&pipeline->lock);
     pipeline->held--;
     pipeline->held_bytes -= batch->bytes;
-    if (pipeline->stopping) {
-        fb_slots_destroy_locked(pipeline, batch);
-    } else {
-        fb_slots_give_back_locked(pipeline, batch);
-        pthread_cond_signal(&pipeline->work);
-    }
+    fb_slots_give_back_locked(pipeline, batch);
+    pthread_cond_signal(&pipeline->work);
     fb_pipeline_unref_locked(pipeline);
 }
 
 /* ---- next ---- */
+
+/* Nothing is held, nothing more can be given back, and still it does not fit: it never will. That
+ * is an error of this batch; the next call goes on behind it. */
+static void pass_over_locked(struct fb_pipeline *pipeline)
+{
+    uint64_t count = fb_min(pipeline->batch_size, pipeline->told.count - pipeline->told.first);
+
+    pipeline->told.first += count;
+    pipeline->open.first += count; /* the ring is empty: both stand at the same batch */
+    pipeline->figures.failed++;
+}
 
 static int fail_starved_locked(struct fb_pipeline *pipeline, forebay_error *error)
 {
@@ -75,14 +82,17 @@ static int fail_starved_locked(struct fb_pipeline *pipeline, forebay_error *erro
                        "one more of %s; release a batch (in Python: drop it, or keep a .copy()), or "
                        "raise memory.budget", pipeline->held,
                        pipeline->held == 1 ? " is" : "es are", limit, used, need);
-    return fb_fail(error, FOREBAY_OVER_BUDGET,
-                   "the next batch takes %s, but the budget is %s and %s of it is in use; raise "
-                   "memory.budget or lower batch.size", need, limit, used);
+    fb_fail(error, FOREBAY_OVER_BUDGET,
+            "batch %" PRIu64 " of epoch %" PRIu64 " takes %s, but the budget is %s and %s of it is "
+            "in use; raise memory.budget or lower batch.size", pipeline->told.first /
+            pipeline->batch_size, pipeline->told.at.epoch, need, limit, used);
+    pass_over_locked(pipeline);
+    return FOREBAY_OVER_BUDGET;
 }
 
 /* The oldest batch is ready, or there will be none: 0 to go on, else the status to return. */
 static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
-                            struct fb_hands *own, forebay_error *error)
+                            forebay_error *error)
 {
     struct timespec until = { .tv_sec = (time_t)(deadline_ns / 1000000000u),
                               .tv_nsec = (long)(deadline_ns % 1000000000u) };
@@ -100,7 +110,8 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
             pipeline->starved = false;
             pthread_cond_signal(&pipeline->work);
         }
-        if (own && fb_work_step_locked(pipeline, own))
+        /* Asked anew each time: another thread may set workers to 0 while we wait. */
+        if (pipeline->worker_target == 0 && fb_work_step_locked(pipeline, &pipeline->own))
             continue;
         if (deadline_ns == UINT64_MAX) {
             pthread_cond_wait(&pipeline->ready, &pipeline->lock);
@@ -112,16 +123,20 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
     }
 }
 
-static int too_many_errors(const struct fb_pipeline *pipeline, forebay_error *error)
+/* A number is for the whole run, a share for each epoch: what is broken fails in every one. */
+static int too_many_errors(struct fb_pipeline *pipeline, forebay_error *error)
 {
     const struct fb_failure *first = &pipeline->figures.failures[0];
+    bool share = pipeline->options.config->max_errors.is_percent;
+    uint64_t failed = share ? fb_figures_epoch_failures(&pipeline->figures)
+                            : pipeline->figures.failure_count;
 
-    if (pipeline->figures.failure_count <= pipeline->errors_max)
+    if (failed <= pipeline->errors_max)
         return FOREBAY_OK;
     return fb_fail(error, FOREBAY_BAD_DATA,
-                   "%" PRIu64 " samples failed, more than the %" PRIu64
+                   "%" PRIu64 " samples %s failed, more than the %" PRIu64
                    " that max_errors allows; the first was sample %" PRIu64 ": %s",
-                   pipeline->figures.failure_count, pipeline->errors_max, first->sample,
+                   failed, share ? "of this epoch" : "in all", pipeline->errors_max, first->sample,
                    first->reason);
 }
 
@@ -140,6 +155,7 @@ static int pop_locked(struct fb_pipeline *pipeline, struct fb_batch **out, foreb
     } else {
         status = too_many_errors(pipeline, error);
     }
+    fb_figures_deliver(&pipeline->figures, batch, status);
     *out = NULL;
     if (status || batch->shown.samples == 0)
         fb_slots_give_back_locked(pipeline, batch);
@@ -157,6 +173,7 @@ static void hand_out_locked(struct fb_pipeline *pipeline, const struct fb_batch 
     if (!pipeline->held || !pipeline->caller)
         pipeline->caller = gettid();
     pipeline->held++;
+    pipeline->held_most = fb_max(pipeline->held_most, pipeline->held);
     pipeline->held_bytes += batch->bytes;
     pipeline->references++;
     fb_figures_wait(&pipeline->figures, now - began_ns);
@@ -176,7 +193,6 @@ static int end_epoch_locked(struct fb_pipeline *pipeline)
 static int next_locked(struct fb_batch **batch, struct fb_pipeline *pipeline, uint64_t deadline_ns,
                        forebay_error *error)
 {
-    struct fb_hands *own = pipeline->worker_target == 0 ? &pipeline->own : NULL;
     int status = FOREBAY_OK;
 
     if (pipeline->told.at.epoch >= pipeline->epoch_limit) { /* it comes after all */
@@ -187,7 +203,7 @@ static int next_locked(struct fb_batch **batch, struct fb_pipeline *pipeline, ui
     while (!status && !*batch) {
         if (pipeline->told.first >= pipeline->told.count)
             return end_epoch_locked(pipeline);
-        status = wait_head_locked(pipeline, deadline_ns, own, error);
+        status = wait_head_locked(pipeline, deadline_ns, error);
         if (!status)
             status = pop_locked(pipeline, batch, error);
     }

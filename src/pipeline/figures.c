@@ -29,23 +29,35 @@ void fb_figures_epoch_end(struct fb_figures *figures, uint64_t now_ns)
     figures->epoch_begun_ns = 0;
 }
 
-void fb_figures_batch(struct fb_figures *figures, const struct fb_batch *batch)
+uint64_t fb_figures_epoch_failures(struct fb_figures *figures)
+{
+    const struct fb_epoch_report *epoch = current(figures);
+
+    return epoch->skipped + epoch->replaced;
+}
+
+void fb_figures_deliver(struct fb_figures *figures, const struct fb_batch *batch, int status)
 {
     struct fb_epoch_report *epoch = current(figures);
-    bool good = batch->error_at == UINT64_MAX;
-    uint64_t samples = good ? batch->shown.samples : 0;
+    uint64_t samples = status ? 0 : batch->shown.samples;
 
+    figures->failed += status != FOREBAY_OK;
     figures->samples += samples;
     figures->batches += samples > 0;
     figures->bytes += samples ? batch->bytes : 0;
+    epoch->samples += samples;
+    epoch->batches += samples > 0;
+}
+
+void fb_figures_batch(struct fb_figures *figures, const struct fb_batch *batch)
+{
+    struct fb_epoch_report *epoch = current(figures);
+
     figures->skipped += batch->skipped;
     figures->replaced += batch->replaced;
-    figures->failed += !good;
     figures->hits += batch->hits;
     figures->misses += batch->misses;
     figures->bytes_read += batch->bytes_read;
-    epoch->samples += samples;
-    epoch->batches += samples > 0;
     epoch->hits += batch->hits;
     epoch->misses += batch->misses;
     epoch->bytes_read += batch->bytes_read;

@@ -294,11 +294,13 @@ unsigned fb_pipeline_close(struct fb_pipeline *pipeline)
     if (pipeline->has_own)
         fb_hands_release(&pipeline->own, pipeline);
     pthread_mutex_lock(&pipeline->lock);
-    drop_batches_locked(pipeline);
     abandoned = (unsigned)pipeline->abandoned;
+    pthread_mutex_unlock(&pipeline->lock);
     if (abandoned)
         fb_warn(&pipeline->log, "%u worker%s stuck in a read and left behind with %s memory",
                 abandoned, abandoned == 1 ? " is" : "s are", abandoned == 1 ? "its" : "their");
+    pthread_mutex_lock(&pipeline->lock);
+    drop_batches_locked(pipeline);
     fb_pipeline_unref_locked(pipeline);
     return abandoned;
 }
@@ -317,6 +319,7 @@ uint64_t fb_pipeline_set_workers(struct fb_pipeline *pipeline, uint64_t workers)
     pthread_mutex_lock(&pipeline->lock);
     pipeline->worker_target = workers;
     pthread_cond_broadcast(&pipeline->work);
+    pthread_cond_broadcast(&pipeline->ready); /* with 0, whoever waits in next has to work */
     pthread_mutex_unlock(&pipeline->lock);
 
     if (fb_workers_grow(pipeline, workers, NULL) == FOREBAY_OK)
@@ -326,7 +329,8 @@ uint64_t fb_pipeline_set_workers(struct fb_pipeline *pipeline, uint64_t workers)
     while (workers < FB_WORKERS_MAX && pipeline->workers[workers] &&
            !pipeline->workers[workers]->leaving)
         workers++;
-    pipeline->worker_target = fb_max(1, workers);
+    pipeline->worker_target = workers; /* none at all: only after 0, then the caller works on */
+    pthread_cond_broadcast(&pipeline->ready);
     pthread_mutex_unlock(&pipeline->lock);
     return workers;
 }
@@ -335,9 +339,10 @@ uint64_t fb_pipeline_set_prefetch(struct fb_pipeline *pipeline, uint64_t prefetc
 {
     prefetch = fb_max(1, fb_min(prefetch, FB_PREFETCH_MAX));
     pthread_mutex_lock(&pipeline->lock);
-    if (prefetch < pipeline->prefetch) /* slots that are no longer needed go back */
+    if (prefetch < pipeline->prefetch) /* free slots go back now, those in flight as they come */
         fb_slots_trim_locked(pipeline, 0);
     pipeline->prefetch = prefetch;
+    pipeline->held_most = pipeline->held;
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
     return prefetch;

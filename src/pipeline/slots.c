@@ -116,10 +116,24 @@ bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t
     return false;
 }
 
+/* More slots than can ever be in use at once: prefetch was lowered. */
+static bool is_surplus_locked(const struct fb_pipeline *pipeline)
+{
+    uint64_t count = pipeline->tail - pipeline->head + pipeline->held;
+
+    for (const struct fb_batch *free = pipeline->free; free; free = free->next)
+        count += free->memory != NULL;
+    return count > pipeline->prefetch + pipeline->held_most;
+}
+
 void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
 {
     struct fb_budget_report now;
 
+    if (pipeline->stopping) { /* from a worker that close left behind, too */
+        fb_slots_destroy_locked(pipeline, batch);
+        return;
+    }
     batch->next = pipeline->free;
     pipeline->free = batch;
     pipeline->starved = false;
@@ -127,6 +141,8 @@ void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *ba
     if (now.used > now.limit) /* the limit was lowered: what is free goes first */
         fb_slots_trim_locked(pipeline, pipeline->slots_paid -
                                            fb_min(pipeline->slots_paid, now.used - now.limit));
+    else if (batch->memory && is_surplus_locked(pipeline)) /* this one is the first of the free ones */
+        fb_slots_trim_locked(pipeline, pipeline->slots_mapped - fb_map_bytes(batch->capacity));
 }
 
 uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep)

@@ -10,14 +10,32 @@ static uint64_t draw(const struct fb_fetcher *fetcher, uint64_t epoch, uint64_t 
     return fb_random_below(&random, fetcher->source->sample_count);
 }
 
-bool fb_sample_is_broken(const struct fb_fetcher *fetcher, struct fb_hands *hands, uint64_t sample)
+/* Only load() knows why a unit is broken; of such a one it reads nothing. */
+static void say_why(const struct fb_fetcher *fetcher, struct fb_hands *hands, uint64_t unit,
+                    forebay_error *error)
+{
+    struct fb_load load = { .unit = unit, .to = hands->parts, .scratch = hands->scratch,
+                            .reader = hands->reader };
+
+    if (!fetcher->source->ops->load(fetcher->source, &load, error))
+        fb_fail(error, FOREBAY_BAD_DATA, "it was broken when the source was opened");
+}
+
+bool fb_sample_is_broken(const struct fb_fetcher *fetcher, struct fb_hands *hands, uint64_t sample,
+                         forebay_error *error)
 {
     unsigned count = fetcher->source->ops->parts(fetcher->source, sample, hands->parts);
 
-    for (unsigned p = 0; p < count; p++)
-        if (fetcher->collation->columns[hands->parts[p].field].wanted &&
-            fb_fetch_extent(fetcher, hands, &hands->parts[p]).known == FB_EXTENT_BROKEN)
-            return true;
+    for (unsigned p = 0; p < count; p++) {
+        const struct fb_part *part = &hands->parts[p];
+
+        if (!fetcher->collation->columns[part->field].wanted ||
+            fb_fetch_extent(fetcher, hands, part).known != FB_EXTENT_BROKEN)
+            continue;
+        if (error)
+            say_why(fetcher, hands, part->unit, error);
+        return true;
+    }
     return false;
 }
 
@@ -27,7 +45,7 @@ uint64_t fb_stand_in_for_broken(const struct fb_fetcher *fetcher, struct fb_hand
     for (unsigned k = 0; k < FB_STAND_INS; k++) {
         uint64_t other = draw(fetcher, epoch, sample, k);
 
-        if (!fb_sample_is_broken(fetcher, hands, other))
+        if (!fb_sample_is_broken(fetcher, hands, other, NULL))
             return other;
     }
     return sample;

@@ -15,9 +15,9 @@
  * Returns `sample` itself if none of the 16 is better. */
 uint64_t fb_stand_in_for_broken(const struct fb_fetcher *fetcher, struct fb_hands *hands,
                                 uint64_t epoch, uint64_t sample);
-/* Is a unit of the sample known to be broken? */
-bool fb_sample_is_broken(const struct fb_fetcher *fetcher, struct fb_hands *hands,
-                         uint64_t sample);
+/* Is a unit of the sample known to be broken? Then `error`, if not NULL, says why. */
+bool fb_sample_is_broken(const struct fb_fetcher *fetcher, struct fb_hands *hands, uint64_t sample,
+                         forebay_error *error);
 
 /* After sample `at` of the batch failed: fetch another into its place. On failure `error` is the
  * one of the last that was tried, and the batch names the first sample again. */

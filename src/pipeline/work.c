@@ -29,6 +29,18 @@ static void spoil(struct fb_batch *batch, const forebay_error *error)
     batch->ready = true;
 }
 
+static void keep_failure(struct fb_failure *failures, unsigned *count, uint64_t epoch,
+                         uint64_t sample, const forebay_error *error)
+{
+    struct fb_failure *failure;
+
+    if (*count == FB_BATCH_FAILURES)
+        return;
+    failure = &failures[(*count)++];
+    *failure = (struct fb_failure){ .epoch = epoch, .sample = sample };
+    memcpy(failure->reason, error->message, sizeof(failure->reason) - 1);
+}
+
 static void replace_broken(struct fb_pipeline *pipeline, struct fb_hands *hands,
                            struct fb_batch *batch)
 {
@@ -36,18 +48,14 @@ static void replace_broken(struct fb_pipeline *pipeline, struct fb_hands *hands,
 
     for (uint64_t at = 0; at < batch->count; at++) {
         uint64_t sample = batch->samples[at];
+        forebay_error error;
 
-        if (!fb_sample_is_broken(fetcher, hands, sample))
+        if (!fb_sample_is_broken(fetcher, hands, sample, &error))
             continue;
         batch->samples[at] = fb_stand_in_for_broken(fetcher, hands, batch->at.epoch, sample);
         if (batch->samples[at] == sample)
             continue;
-        if (batch->failure_count < FB_BATCH_FAILURES) {
-            struct fb_failure *failure = &batch->failures[batch->failure_count++];
-
-            *failure = (struct fb_failure){ .epoch = batch->at.epoch, .sample = sample,
-                                            .reason = "broken when the source was opened" };
-        }
+        keep_failure(batch->failures, &batch->failure_count, batch->at.epoch, sample, &error);
         batch->replaced++;
     }
 }
@@ -195,13 +203,7 @@ struct outcome {
 static void note_failure(struct outcome *outcome, const struct fb_batch *batch, uint64_t sample,
                          const forebay_error *error)
 {
-    struct fb_failure *failure;
-
-    if (outcome->failure_count == FB_BATCH_FAILURES)
-        return;
-    failure = &outcome->failures[outcome->failure_count++];
-    *failure = (struct fb_failure){ .epoch = batch->at.epoch, .sample = sample };
-    memcpy(failure->reason, error->message, sizeof(failure->reason) - 1);
+    keep_failure(outcome->failures, &outcome->failure_count, batch->at.epoch, sample, error);
 }
 
 static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *hands,

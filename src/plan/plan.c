@@ -51,45 +51,55 @@ static uint64_t prefetch_auto(uint64_t left, uint64_t slot, uint64_t workers)
     return fb_max(knee, fb_min(slot ? left / 4 / slot : 4, PREFETCH_AUTO_MAX));
 }
 
-static int plan_cache(struct fb_plan *plan, const struct fb_plan_needs *needs,
-                      const struct fb_config *config, uint64_t left, forebay_error *error)
+/* A cache of a size the user named is part of the budget, and comes before what is only nice to
+ * have: more workers and more batches in flight than the floor has. */
+static int take_named_cache(struct fb_plan *plan, const struct fb_config *config, uint64_t *left,
+                            forebay_error *error)
 {
     const struct fb_size *cache = &config->memory_cache;
     char want[32], have[32];
     int status;
 
-    plan->cache = cache->mode == FB_SIZE_AUTO ? fb_min(left, needs->cache_wanted) : 0;
     if (cache->mode != FB_SIZE_BYTES)
         return FOREBAY_OK;
-    plan->cache = cache->value;
-    if (cache->value <= left)
+    if (cache->value <= *left) {
+        plan->cache = cache->value;
+        *left -= cache->value;
         return FOREBAY_OK;
+    }
     status = fb_fail(error, FOREBAY_OVER_BUDGET,
-                     "memory.cache of %s is part of memory.budget, and beside the batches and "
-                     "workers only %s (%" PRIu64 " bytes) of it are left; raise memory.budget to "
+                     "memory.cache of %s is part of memory.budget, and beside the batches and one "
+                     "worker only %s (%" PRIu64 " bytes) of it are left; raise memory.budget to "
                      "%" PRIu64 " or lower memory.cache", fb_size_text(cache->value, want),
-                     fb_size_text(left, have), left, plan->budget + cache->value - left);
+                     fb_size_text(*left, have), *left, plan->budget + cache->value - *left);
     fb_config_place(config, "memory.cache", error);
     return status;
 }
 
-int fb_plan(struct fb_plan *plan, const struct fb_plan_needs *needs, const struct fb_config *config,
+int fb_plan(struct fb_plan *out, const struct fb_plan_needs *needs, const struct fb_config *config,
             uint64_t budget, unsigned cpus, forebay_error *error)
 {
     uint64_t least = needs->fixed + needs->per_worker + (needs->fixed_layout ? needs->slot : 0);
     uint64_t workers = wanted(&config->workers, cpus), left, slots, batches;
+    struct fb_plan plan = { .budget = budget, .floor = fb_plan_floor(needs) };
+    int status;
 
     if (least > budget)
         return fail_too_small(needs, config, budget, error);
     left = budget - needs->fixed - needs->per_worker;
     slots = take(&left, needs->slot, 1 + FB_HELD_NORMAL);
-    *plan = (struct fb_plan){ .budget = budget, .floor = fb_plan_floor(needs) };
-    plan->slots_floor = slots * (needs->slot - needs->slot_header);
-    plan->workers = workers ? 1 + take(&left, needs->per_worker, workers - 1) : 0;
-    plan->prefetch = wanted(&config->prefetch, prefetch_auto(left, needs->slot, plan->workers));
+    plan.slots_floor = slots * (needs->slot - needs->slot_header);
+    status = take_named_cache(&plan, config, &left, error);
+    if (status)
+        return status;
+    plan.workers = workers ? 1 + take(&left, needs->per_worker, workers - 1) : 0;
+    plan.prefetch = wanted(&config->prefetch, prefetch_auto(left, needs->slot, plan.workers));
     /* What the caller holds and what is in flight, beyond the floor, comes before the cache. */
-    batches = plan->prefetch + FB_HELD_NORMAL;
+    batches = plan.prefetch + FB_HELD_NORMAL;
     if (batches > slots)
         take(&left, needs->slot, batches - slots);
-    return plan_cache(plan, needs, config, left, error);
+    if (config->memory_cache.mode == FB_SIZE_AUTO)
+        plan.cache = fb_min(left, needs->cache_wanted);
+    *out = plan;
+    return FOREBAY_OK;
 }

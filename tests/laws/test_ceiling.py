@@ -91,14 +91,55 @@ def settings(**values):
         yield from ("--set", f"{key.replace('__', '.')}={value}")
 
 
+# The bench sets' shapes: small sets for every day, the real sizes under FOREBAY_SOAK=1.
+SHAPES = {
+    "lidar": (["lidar", *((640, "1MB") if SOAK else (64, "1MB"))], dict(
+        source__kind="bin", source__path="{}/*.bin", batch__size=4, batch__collate="pad")),
+    "lidar15": (["lidar", *((48, "15MB") if SOAK else (24, "2MB"))], dict(
+        source__kind="bin", source__path="{}/*.bin", source__sequence=8, batch__size=4,
+        batch__collate="pad")),
+    "frames": (["frames", *((12, "140083200") if SOAK else (5, "12MB"))], dict(
+        source__kind="npy", source__fields='{{blur: "{0}/*_blur.npy", sharp: "{0}/*_sharp.npy", '
+        'voxel: "{0}/*_voxel.npy"}}', batch__size=1)),
+}
+
+
+class Set:
+    """Generated data of one shape: its folder, the settings that read it, its samples."""
+
+    def __init__(self, program, folder, shape):
+        (kind, files, size), values = SHAPES[shape]
+        subprocess.run([program, "generate", kind, folder, "--files", str(files), "--bytes", size],
+                       check=True, stdin=subprocess.DEVNULL, capture_output=True)
+        self.folder, self.shape = folder, shape
+        self.samples = files - 7 if shape == "lidar15" else files
+        self.values = values
+
+    def settings(self, folder=None, **more):
+        values = {key: str(value).format(folder or self.folder)
+                  for key, value in self.values.items()}
+        return list(settings(**values, **more))
+
+
 @pytest.fixture(scope="module")
-def lidar(program, tmp_path_factory):
-    """64 scans of about 1 MB."""
-    folder = tmp_path_factory.mktemp("ceiling") / "lidar"
-    subprocess.run([program, "generate", "lidar", folder, "--files", str(640 if SOAK else 64),
-                    "--bytes", "1MB"], check=True, stdin=subprocess.DEVNULL, capture_output=True)
-    yield folder
-    shutil.rmtree(folder)
+def sets(program, tmp_path_factory):
+    """sets["lidar"]: made when first asked for."""
+    class Sets(dict):
+        def __missing__(self, shape):
+            self[shape] = Set(program, tmp_path_factory.mktemp("ceiling") / shape, shape)
+            return self[shape]
+    made = Sets()
+    yield made
+    for one in made.values():
+        shutil.rmtree(one.folder)
+
+
+def floor_of(program, *arguments):
+    """What the plan says that a run needs, asked with memory in plenty."""
+    done = subprocess.run([program, "run", "--json", "--steps", "1", "--set", "memory.budget=4GiB",
+                           *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, check=True)
+    return json.loads(done.stdout)["memory"]["floor_bytes"]
 
 
 def check_memory(result, budget):
@@ -109,43 +150,87 @@ def check_memory(result, budget):
 
 
 @pytest.mark.parametrize("budget", [48 * MIB, 128 * MIB])
-@pytest.mark.parametrize("cache", ["off", "auto"])
+@pytest.mark.parametrize("cache", ["off", "auto", "8MiB"])
 @pytest.mark.parametrize("workers", [1, 8])
-def test_scans_finish_below_the_limit(program, lidar, tmp_path, budget, cache, workers):
-    files = len(list(lidar.glob("*.bin")))
-    result = run_limited(program, budget, tmp_path, "--epochs", 2, *settings(
-        source__kind="bin", source__path=f"{lidar}/*.bin", batch__size=4, batch__collate="pad",
+def test_scans_finish_below_the_limit(program, sets, tmp_path, budget, cache, workers):
+    lidar = sets["lidar"]
+    result = run_limited(program, budget, tmp_path, "--epochs", 2, *lidar.settings(
         memory__cache=cache, workers=workers))
-    assert result["samples"] == 2 * files
+    assert result["samples"] == 2 * lidar.samples
+    assert result["cache"]["limit_bytes"] <= 8 * MIB if cache == "8MiB" else True
     check_memory(result, budget)
 
 
-def test_sequences_finish_below_the_limit(program, lidar, tmp_path):
-    """The shape of lidar15: samples of 8 scans that overlap."""
-    files = len(list(lidar.glob("*.bin")))
-    budget = 160 * MIB
-    result = run_limited(program, budget, tmp_path, "--epochs", 1, *settings(
-        source__kind="bin", source__path=f"{lidar}/*.bin", source__sequence=8, batch__size=4,
-        batch__collate="pad", workers=2))
-    assert result["samples"] == files - 7
-    check_memory(result, budget)
+@pytest.mark.parametrize("cache", [0, 20 * MIB])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_set_finishes_on_its_floor(program, sets, tmp_path, shape, cache):
+    """The floor to the byte, which is what the plan promises; with a cache, that comes on top."""
+    data = sets[shape]
+    arguments = data.settings(memory__cache=cache or "off", memory__policy="lru")
+    floor = floor_of(program, *arguments)
+    result = run_limited(program, floor + cache, tmp_path, "--epochs", 2, *arguments)
+    assert result["samples"] == 2 * data.samples
+    assert (result["cache"]["limit_bytes"] > 0) == (cache > 0)
+    check_memory(result, floor + cache)
+
+
+@pytest.mark.parametrize("more", [
+    dict(batch__dtype="f16"), dict(source__direct="true"), dict(workers=0), dict(order__group="block"),
+    dict(batch__collate="ragged"),
+], ids=lambda more: "-".join(more))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_every_way_finishes_on_its_floor(program, sets, tmp_path, shape, more):
+    if shape == "frames" and "batch__collate" in more:
+        pytest.skip("frames have one shape: ragged is stack")
+    data = sets[shape]
+    arguments = [*data.settings(), *settings(**more)]
+    floor = floor_of(program, *arguments)
+    result = run_limited(program, floor, tmp_path, *arguments)
+    assert result["samples"] == data.samples
+    check_memory(result, floor)
+
+
+def break_files(folder, kind):
+    """Every fifth file is cut off, one may not be read (by others than root), one is gone while
+    the list still names it."""
+    names = sorted(folder.glob("*.bin" if kind == "lidar" else "*_blur.npy"))
+    for path in names[::5]:
+        os.truncate(path, path.stat().st_size - 3)
+    names[1].chmod(0)
+    return len(names[::5]) + (os.geteuid() != 0), len(names)
 
 
 @pytest.mark.parametrize("on_error", ["skip", "replace"])
-def test_broken_files_cost_no_memory(program, lidar, tmp_path, on_error):
+@pytest.mark.parametrize("shape", ["lidar", "frames"])
+def test_broken_files_cost_no_memory(program, sets, tmp_path, shape, on_error):
+    data = sets[shape]
     broken = tmp_path / "broken"
-    shutil.copytree(lidar, broken)
-    names = sorted(broken.glob("*.bin"))
-    for path in names[::5]:
-        path.write_bytes(path.read_bytes()[:-3])  # no whole number of rows any more
-    names[1].chmod(0)
-    budget = 64 * MIB
-    result = run_limited(program, budget, tmp_path, "--epochs", 2, *settings(
-        source__kind="bin", source__path=f"{broken}/*.bin", batch__size=4, batch__collate="pad",
-        on_error=on_error))
-    good = len(names) - len(names[::5]) - (os.geteuid() != 0)
-    assert result["samples"] == 2 * (good if on_error == "skip" else len(names))
-    check_memory(result, budget)
+    shutil.copytree(data.folder, broken)
+    bad, files = break_files(broken, shape)
+    arguments = data.settings(broken, on_error=on_error)
+    floor = floor_of(program, *arguments)
+    result = run_limited(program, floor, tmp_path, "--epochs", 2, *arguments)
+    assert result["samples"] == 2 * (files - bad if on_error == "skip" else files)
+    assert result["skipped" if on_error == "skip" else "replaced"] == 2 * bad
+    check_memory(result, floor)
+    shutil.rmtree(broken)
+
+
+def test_a_run_that_fails_does_so_below_the_limit(program, sets, tmp_path):
+    data = sets["lidar"]
+    broken = tmp_path / "broken"
+    shutil.copytree(data.folder, broken)
+    break_files(broken, "lidar")
+    group = Group(64 * MIB + BESIDE)
+    try:
+        done = subprocess.run([program, "run", "--json", "--set", f"memory.budget={64 * MIB}",
+                               *data.settings(broken)], stdin=subprocess.DEVNULL, text=True,
+                              capture_output=True, preexec_fn=group.join)
+        assert group.kills() == 0
+    finally:
+        group.remove()
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["error"]["status"] in ("BAD_DATA", "MISSING")
 
 
 def test_the_limit_itself_works(tmp_path):

@@ -1,0 +1,163 @@
+/* The pipeline's limits and what is changed while it runs. */
+#include <pthread.h>
+
+#include "pipeline/test_bench.h"
+
+/* The same samples are broken in every epoch: a share of the epoch is used up anew by each. */
+static void a_share_of_failures_is_counted_in_each_epoch(void **state)
+{
+    struct bench bench;
+    forebay_batch *batch;
+    forebay_error error;
+    int status;
+
+    (void)state;
+    for (int allowed = 5; allowed <= 15; allowed += 10) {
+        bench_init(&bench);
+        bench.config.on_error = FB_ON_ERROR_SKIP;
+        bench.config.max_errors = (struct fb_share){ true, allowed };
+        bench.before_load = every_tenth_is_bad;
+        assert_int_equal(bench_open(&bench, NULL), 0);
+        for (int epoch = 0; epoch < 3; epoch++) {
+            while ((status = fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, &error)) == 0)
+                fb_pipeline_batch_release(batch);
+            assert_int_equal(status, allowed == 5 ? FOREBAY_BAD_DATA : FOREBAY_END);
+        }
+        bench_close(&bench);
+    }
+}
+
+static uint64_t one_is_huge(uint64_t sample)
+{
+    return sample == 20 ? ROWS * 1000 : 1 + sample % 7;
+}
+
+static void a_batch_that_never_fits_is_passed_over(void **state)
+{
+    struct bench bench;
+    struct fb_pipeline_report report;
+    forebay_batch *batch;
+    forebay_error error;
+    unsigned failed = 0, came = 0;
+    int status;
+
+    (void)state;
+    bench_init(&bench);
+    bench.config.order_shuffle = false;
+    bench.config.batch_collate = FB_COLLATE_PAD;
+    bench.rows = ROWS * 1000;
+    bench.rows_of = one_is_huge;
+    bench.limit = 8 * FB_MIB; /* the batch of sample 20 takes 32 MB */
+    assert_int_equal(bench_open(&bench, &error), 0);
+    while ((status = fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, &error)) != FOREBAY_END) {
+        if (status) {
+            assert_int_equal(status, FOREBAY_OVER_BUDGET);
+            assert_non_null(strstr(error.message, "batch 2 of epoch 0"));
+            assert_int_equal(came, 16); /* in order, at its batch */
+            failed++;
+            continue;
+        }
+        came += (unsigned)batch->samples;
+        fb_pipeline_batch_release(batch);
+    }
+    assert_int_equal(failed, 1);
+    assert_int_equal(came, SAMPLES - 8);
+    fb_pipeline_read_report(bench.pipeline, &report);
+    assert_int_equal(report.failed, 1);
+    bench_close(&bench);
+}
+
+/* Loads wait behind a gate. */
+static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+
+static int pass_the_gate(void *data, uint64_t unit)
+{
+    (void)data;
+    (void)unit;
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return FOREBAY_OK;
+}
+
+static void *take_one(void *pipeline)
+{
+    forebay_batch *batch;
+    uint64_t minute = (uint64_t)60 * 1000000000;
+    int status = FOREBAY_OK;
+
+    for (int i = 0; i < 5 && !status; i++) {
+        status = fb_pipeline_next(&batch, pipeline, minute, NULL);
+        if (!status)
+            fb_pipeline_batch_release(batch);
+    }
+    return status ? pipeline : NULL;
+}
+
+static void a_waiting_caller_works_itself_when_the_last_worker_is_taken_away(void **state)
+{
+    struct fb_pipeline_report report;
+    struct bench bench;
+    pthread_t caller;
+    void *failed;
+
+    (void)state;
+    bench_init(&bench);
+    bench.options.workers = 1;
+    bench.before_load = pass_the_gate;
+    pthread_mutex_lock(&gate);
+    assert_int_equal(bench_open(&bench, NULL), 0);
+    assert_int_equal(pthread_create(&caller, NULL, take_one, bench.pipeline), 0);
+    do /* the lock is free again only when the caller waits */
+        fb_pipeline_read_report(bench.pipeline, &report);
+    while (report.epoch_count == 0);
+    assert_int_equal(fb_pipeline_set_workers(bench.pipeline, 0), 0);
+    pthread_mutex_unlock(&gate);
+    pthread_join(caller, &failed);
+    assert_null(failed);
+    bench_close(&bench);
+}
+
+static uint64_t slot_bytes(struct bench *bench)
+{
+    struct fb_budget_report now;
+
+    fb_budget_read(bench->budget, &now);
+    return now.by_stage[FB_STAGE_SLOTS];
+}
+
+static void a_lowered_prefetch_gives_its_slots_back(void **state)
+{
+    forebay_batch *batch;
+    struct bench bench;
+    uint64_t before;
+
+    (void)state;
+    bench_init(&bench);
+    bench.rows = 20000; /* 640 kB a batch */
+    bench.options.prefetch = 10;
+    assert_int_equal(bench_open(&bench, NULL), 0);
+    for (int i = 0; i < 12; i++) {
+        assert_int_equal(fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, NULL), 0);
+        fb_pipeline_batch_release(batch);
+    }
+    before = slot_bytes(&bench);
+    assert_int_equal(fb_pipeline_set_prefetch(bench.pipeline, 2), 2);
+    for (int i = 0; i < 13; i++)
+        if (!fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, NULL))
+            fb_pipeline_batch_release(batch);
+    assert_true(slot_bytes(&bench) <= 4 * 660000);
+    assert_true(slot_bytes(&bench) < before || before <= 4 * 660000);
+    bench_close(&bench);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_share_of_failures_is_counted_in_each_epoch),
+        cmocka_unit_test(a_batch_that_never_fits_is_passed_over),
+        cmocka_unit_test(a_waiting_caller_works_itself_when_the_last_worker_is_taken_away),
+        cmocka_unit_test(a_lowered_prefetch_gives_its_slots_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

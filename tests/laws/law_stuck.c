@@ -1,0 +1,171 @@
+/* law_stuck.c -- a read that does not come back: close returns all the same, says so, and nothing
+ * happens later when the kernel lets the worker go. preadv2 comes here first (--wrap). */
+#include "law.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static bool stuck;       /* reads wait */
+static unsigned waiting; /* how many do */
+
+ssize_t __real_preadv64v2(int fd, const struct iovec *pieces, int count, off_t offset, int flags);
+ssize_t __wrap_preadv64v2(int fd, const struct iovec *pieces, int count, off_t offset, int flags);
+ssize_t __wrap_preadv64v2(int fd, const struct iovec *pieces, int count, off_t offset, int flags)
+{
+    pthread_mutex_lock(&lock);
+    waiting++;
+    pthread_cond_broadcast(&changed);
+    while (stuck)
+        pthread_cond_wait(&changed, &lock);
+    waiting--;
+    pthread_mutex_unlock(&lock);
+    return __real_preadv64v2(fd, pieces, count, offset, flags);
+}
+
+static void set_stuck(bool now)
+{
+    pthread_mutex_lock(&lock);
+    stuck = now;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+}
+
+static void await_waiting(unsigned count)
+{
+    pthread_mutex_lock(&lock);
+    while (waiting < count)
+        pthread_cond_wait(&changed, &lock);
+    pthread_mutex_unlock(&lock);
+}
+
+/* What was logged, and whether that was after close. */
+struct heard {
+    unsigned lines, late;
+    bool closed;
+    char last[512];
+};
+
+static void hear(void *data, int level, const char *line)
+{
+    struct heard *heard = data;
+
+    (void)level;
+    pthread_mutex_lock(&lock);
+    heard->lines++;
+    heard->late += heard->closed;
+    snprintf(heard->last, sizeof(heard->last), "%s", line);
+    pthread_mutex_unlock(&lock);
+}
+
+static void open_scans(forebay_loader **loader, forebay_budget *budget, struct heard *heard)
+{
+    char path[512];
+    const char *settings[] = { "source.kind=bin", path,          "batch.size=8",
+                               "batch.collate=pad", "workers=3", "prefetch=4",
+                               "memory.cache=off" };
+    forebay_options options = FOREBAY_OPTIONS_INIT;
+    forebay_error error;
+
+    snprintf(path, sizeof(path), "source.path=%s/scans/*.bin", law_folder());
+    options.settings = settings;
+    options.setting_count = sizeof(settings) / sizeof(settings[0]);
+    options.budget = budget;
+    options.log = hear;
+    options.data = heard;
+    law_ok(forebay_open(loader, &options, &error));
+}
+
+static void mark_closed(struct heard *heard)
+{
+    pthread_mutex_lock(&lock);
+    heard->closed = true;
+    pthread_mutex_unlock(&lock);
+}
+
+/* Threads end on their own; there is nothing else to wait for. */
+static void await_threads(unsigned count)
+{
+    while (law_threads() > count)
+        usleep(1000);
+}
+
+static void close_returns_while_workers_are_stuck(void **state)
+{
+    unsigned threads = law_threads();
+    struct heard heard = { .lines = 0 };
+    forebay_loader *loader;
+    forebay_budget *budget;
+    forebay_batch *held;
+    forebay_error error;
+    uint64_t digest, began, took;
+
+    (void)state;
+    law_folder();
+    law_ok(forebay_budget_new(&budget, (uint64_t)64 << 20, &error));
+    open_scans(&loader, budget, &heard);
+    law_ok(forebay_next(&held, loader, &error));
+    digest = law_digest(0, held);
+    set_stuck(true);
+    law_ok(forebay_set_epoch(loader, 7, &error)); /* work for all */
+    await_waiting(3);
+    began = fb_now_ns();
+    forebay_close(loader);
+    took = fb_now_ns() - began;
+    mark_closed(&heard);
+    assert_true(took < (uint64_t)1000000000 * (LAW_SANITIZED ? 3 : 1) + 500000000);
+    assert_int_equal(heard.lines, 1);
+    if (!strstr(heard.last, "3 workers are stuck"))
+        fail_msg("said: %s", heard.last);
+    assert_int_equal(law_digest(0, held), digest); /* what the caller holds stays */
+    set_stuck(false);
+    await_threads(threads); /* they come back, tidy up and end */
+    assert_int_equal(heard.late, 0);
+    assert_int_equal(law_digest(0, held), digest);
+    forebay_batch_release(held);
+    forebay_budget_free(budget);
+}
+
+static void a_timeout_loses_nothing(void **state)
+{
+    struct heard heard = { .lines = 0 };
+    forebay_loader *loader;
+    forebay_batch *batch;
+    forebay_error error;
+    uint64_t expected, digest = 0;
+    int status;
+
+    (void)state;
+    law_ok(law_open_scans(&loader, NULL, &error, "batch.size=8", "batch.collate=pad", NULL));
+    expected = law_run_epoch(0, loader);
+    forebay_close(loader);
+    set_stuck(true);
+    open_scans(&loader, NULL, &heard);
+    await_waiting(3);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(forebay_next_within(&batch, loader, 1000000, &error), FOREBAY_TIMEOUT);
+    set_stuck(false);
+    while ((status = forebay_next(&batch, loader, &error)) == FOREBAY_OK) {
+        digest = law_digest(digest, batch);
+        forebay_batch_release(batch);
+    }
+    assert_int_equal(status, FOREBAY_END);
+    assert_int_equal(digest, expected);
+    forebay_close(loader);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(close_returns_while_workers_are_stuck),
+        cmocka_unit_test(a_timeout_loses_nothing),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
