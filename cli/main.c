@@ -13,8 +13,6 @@
         .name = command_name, .usage = command_usage, .summary = command_summary   \
     }
 static const struct command later[] = {
-    LATER("plan", "[CONFIG] [--set key=value]... [--json]",
-          "memory and settings before anything runs; hit rate for each cache size"),
     LATER("tune", "CONFIG [--json]", "measure, choose and write the settings"),
     LATER("pack", "CONFIG OUT [--json]", "write the decoded units as tar shards of .npy"),
     LATER("top", "[PID[:NAME]]", "live view of running loaders"),
@@ -27,8 +25,8 @@ static const struct command later[] = {
 
 /* In the order in which one needs them. */
 static const struct command *const commands[] = {
-    &command_run, &command_inspect, &later[0], &later[1], &later[2], &later[3],
-    &later[4],    &later[5],        &later[6], &later[7], &later[8], &command_generate,
+    &command_run, &command_inspect, &command_plan, &later[0], &later[1], &later[2],
+    &later[3],    &later[4],        &later[5],     &later[6], &later[7], &command_generate,
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
