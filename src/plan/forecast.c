@@ -25,7 +25,7 @@ static int open_order(struct fb_forecast *forecast, const struct fb_config *conf
                       forebay_error *error)
 {
     int status = fb_prepare_order(options, config, forecast->source, &forecast->ranks,
-                                  forecast->budget, error);
+                                  forecast->budget, log, error);
 
     if (!status)
         status = fb_order_open(&forecast->order, options, forecast->budget, log, error);
