@@ -70,6 +70,9 @@ static void making_measure(struct making *making)
     double length = (double)fb_order_length(options->order);
     double parts = options->source->parts_max;
 
+    /* What comes from the index is not read. */
+    for (unsigned i = 0; i < options->source->field_count; i++)
+        parts -= options->source->fields[i].indexed ? options->source->fields[i].items : 0;
     if (!making->curve->simulated) {
         making->curve->epoch_bytes = making->curve->used_bytes;
         return;

@@ -92,7 +92,7 @@ static bool trace_sample(struct fb_trace *trace, const struct walk *walk, uint64
         uint64_t hash = fb_mix(walk->parts[i].unit);
         uint32_t number;
 
-        if (hash > walk->below)
+        if (hash > walk->below || walk->source->fields[walk->parts[i].field].indexed)
             continue;
         number = unit_number(trace, walk->parts[i].unit, fb_mix(hash));
         if (number == UNKNOWN || trace->uses == FB_TRACE_USES)
