@@ -13,5 +13,5 @@ struct command {
 };
 
 extern const struct command command_run, command_inspect, command_plan, command_cache;
-extern const struct command command_generate;
+extern const struct command command_pack, command_generate;
 #endif

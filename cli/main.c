@@ -20,7 +20,7 @@ static const struct command *const commands[] = {
     &command_inspect,
     &command_plan,
     LATER("tune", "CONFIG [--json]", "measure, choose and write the settings"),
-    LATER("pack", "CONFIG OUT [--json]", "write the decoded units as tar shards of .npy"),
+    &command_pack,
     LATER("top", "[PID[:NAME]]", "live view of running loaders"),
     LATER("set", "PID[:NAME] key=value", "change a running loader"),
     &command_cache,
