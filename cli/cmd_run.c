@@ -15,7 +15,7 @@
 #include "options.h"
 #include "output.h"
 #include "progress.h"
-#include "quickstart.h"
+#include "settings.h"
 #include "statistics.h"
 #include "stop.h"
 
@@ -246,46 +246,6 @@ static int result_tell(struct run *run)
 
 /* ---- Set-up ---- */
 
-static bool names_a_source(const struct run *run)
-{
-    for (size_t i = 0; i < run->settings.count; i++)
-        if (strncmp(run->settings.values[i], "source.", 7) == 0)
-            return true;
-    return false;
-}
-
-/* All settings in the order they count: the quickstart's, the user's, what follows from options. */
-struct all_settings {
-    const char **values;
-    size_t count;
-    char path[PATH_MAX + 32];
-    char epochs[48];
-};
-
-static int settings_gather(struct all_settings *all, struct run *run, const struct fb_log *log,
-                           forebay_error *error)
-{
-    char folder[PATH_MAX];
-    int status;
-
-    *all = (struct all_settings){ .values = calloc(run->settings.count + 8, sizeof(char *)) };
-    if (!all->values)
-        return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for the settings");
-    if (run->quickstart) {
-        status = quickstart_folder(folder, log, error);
-        if (status)
-            return status;
-        snprintf(all->path, sizeof(all->path), "source.path=%s/*.bin", folder);
-        all->values[all->count++] = "source.kind=bin";
-        all->values[all->count++] = all->path;
-        all->values[all->count++] = "batch.size=16";
-        all->values[all->count++] = "memory.budget=256MiB";
-    }
-    for (size_t i = 0; i < run->settings.count; i++)
-        all->values[all->count++] = run->settings.values[i];
-    return FOREBAY_OK;
-}
-
 /* What the command itself needs of the configuration. */
 static void config_use(struct run *run, const struct fb_config *config)
 {
@@ -298,9 +258,10 @@ static void config_use(struct run *run, const struct fb_config *config)
         run->epochs = run->quickstart ? 3 : 1;
 }
 
-static int loader_open(struct run *run, struct all_settings *all, const struct fb_log *log,
+static int loader_open(struct run *run, struct settings *all, const struct fb_log *log,
                        forebay_error *error)
 {
+    char epochs[48];
     forebay_options options = FOREBAY_OPTIONS_INIT;
     struct fb_config config;
     int status;
@@ -317,8 +278,8 @@ static int loader_open(struct run *run, struct all_settings *all, const struct f
     config_use(run, &config);
     fb_config_release(&config);
     if (run->epochs) {
-        snprintf(all->epochs, sizeof(all->epochs), "epochs=%" PRIu64, run->epochs);
-        all->values[options.setting_count++] = all->epochs;
+        snprintf(epochs, sizeof(epochs), "epochs=%" PRIu64, run->epochs);
+        all->values[options.setting_count++] = epochs;
     }
     return forebay_open(&run->loader, &options, error);
 }
@@ -326,13 +287,13 @@ static int loader_open(struct run *run, struct all_settings *all, const struct f
 static int run_all(struct run *run)
 {
     struct fb_log log = { progress_log, progress_long_work, &run->progress };
-    struct all_settings all;
+    struct settings all;
     forebay_error error;
     int code = EXIT_DONE, status;
 
     progress_init(&run->progress);
     stop_catch();
-    status = settings_gather(&all, run, &log, &error);
+    status = settings_gather(&all, &run->settings, run->quickstart, &log, &error);
     if (!status)
         status = loader_open(run, &all, &log, &error);
     if (!status)
@@ -376,7 +337,7 @@ static int run(int argc, char **argv)
     } else if (run.help_config) {
         code = help_config(run.json, run.markdown);
     } else {
-        run.quickstart = !run.config_file && !names_a_source(&run);
+        run.quickstart = !run.config_file && !settings_name_a_source(&run.settings);
         code = run_all(&run);
     }
     free(run.settings.values);

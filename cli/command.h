@@ -12,5 +12,6 @@ struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the name; NULL: not built yet */
 };
 
-extern const struct command command_run, command_inspect, command_generate;
+extern const struct command command_run, command_inspect, command_plan, command_cache;
+extern const struct command command_pack, command_generate;
 #endif

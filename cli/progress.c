@@ -146,7 +146,7 @@ int progress_long_work(void *data, const char *what, uint64_t done, uint64_t tot
     if (!progress_due(data))
         return 0;
     /* Bytes are large numbers; files and samples are counted. */
-    if (total >= FB_MIB && strcmp(what, "generating") == 0)
+    if (total >= FB_MIB && (strcmp(what, "generating") == 0 || strcmp(what, "packing") == 0))
         snprintf(right, sizeof(right), "%s of %s", fb_size_text(done, a), fb_size_text(total, b));
     else
         snprintf(right, sizeof(right), "%" PRIu64, done);

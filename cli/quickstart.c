@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "memory/host.h"
 #include "pack/generate.h"
+#include "source/store.h"
 
 #define SCANS 256
 #define SCAN_BYTES 1000000
@@ -66,7 +67,7 @@ int quickstart_folder(char folder[PATH_MAX], const struct fb_log *log, forebay_e
         return fb_fail(error, FOREBAY_IO,
                        "there is no place for the quickstart's data: the user's cache folder "
                        "cannot be made (set XDG_CACHE_HOME to a folder that can be written)");
-    snprintf(folder, PATH_MAX, "%s/quickstart", cache);
+    snprintf(folder, PATH_MAX, "%s/" FB_STORE_QUICKSTART, cache);
     if (is_whole(folder))
         return FOREBAY_OK;
     snprintf(temporary, sizeof(temporary), "%s.tmp%ld", folder, (long)getpid());

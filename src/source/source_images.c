@@ -114,6 +114,18 @@ static void images_place(const struct fb_source *source, uint64_t unit, char *te
     fb_files_place(&images->list.files, unit % image_count(images), text, size);
 }
 
+static bool images_file(const struct fb_source *source, uint64_t unit, char *path, size_t size,
+                        uint64_t *bytes)
+{
+    const struct images_source *images = (const struct images_source *)source;
+
+    if (unit >= image_count(images))
+        return false;
+    fb_files_path(&images->list.files, unit, path, size);
+    *bytes = images->list.files.file[unit].bytes;
+    return true;
+}
+
 /* ---- Reading ---- */
 
 /* The first `most` bytes of the file at `to`, or all of it if it is shorter. It must be as long as
@@ -495,5 +507,6 @@ const struct fb_source_ops fb_source_images = {
     .load = images_load,
     .finish = images_finish,
     .check = images_check,
+    .file = images_file,
     .place = images_place,
 };

@@ -13,6 +13,7 @@
 
 #include "base/size.h"
 #include "memory/host.h"
+#include "source/store_list.h"
 
 #define DEFAULT_BYTES ((uint64_t)10 * 1000 * 1000 * 1000)
 #define HALF_WRITTEN_S 3600 /* a file that nobody has written to for this long has no writer */
@@ -55,12 +56,15 @@ static bool is_older(struct timespec a, struct timespec b)
     return a.tv_sec != b.tv_sec ? a.tv_sec < b.tv_sec : a.tv_nsec < b.tv_nsec;
 }
 
+/* The quickstart's data is counted but not taken away: somebody may be running it. */
 static void look_at(struct survey *survey, int folder, const char *name, const char *keep)
 {
     size_t length = strlen(name), suffix = strlen(FB_STORE_SUFFIX);
     bool half = strstr(name, FB_STORE_SUFFIX ".tmp") != NULL;
     struct stat about;
 
+    if (strcmp(name, FB_STORE_QUICKSTART) == 0)
+        survey->bytes += fb_store_folder_bytes(folder, name);
     if (!half && (length <= suffix || strcmp(name + length - suffix, FB_STORE_SUFFIX) != 0))
         return;
     if (fstatat(folder, name, &about, AT_SYMLINK_NOFOLLOW) || !S_ISREG(about.st_mode))

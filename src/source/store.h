@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 #define FB_STORE_SUFFIX ".fbt"
+#define FB_STORE_QUICKSTART "quickstart" /* the one folder in it */
 
 /* The bound. BAD_CONFIG if the variable is no size. */
 int fb_store_limit(uint64_t *bytes, forebay_error *error);

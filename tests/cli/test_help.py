@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-BUILT = ["run", "inspect", "generate"]
-LATER = ["plan", "tune", "pack", "top", "set", "cache", "monitor", "report", "diagnose"]
+BUILT = ["run", "inspect", "plan", "pack", "cache", "generate"]
+LATER = ["tune", "top", "set", "monitor", "report", "diagnose"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
@@ -66,6 +66,12 @@ def test_an_unknown_command_is_bad_use_and_the_nearest_is_named(forebay, failure
     (["run", "--json=yes"], "takes no value"),
     (["run", "a.yaml", "b.yaml"], "too many"),
     (["inspect"], "CONFIG is missing"),
+    (["plan", "a.yaml", "b.yaml"], "too many"),
+    (["pack", "a.yaml"], "OUT is missing"),
+    (["pack", "a.yaml", "out", "--dtype", "int"], "expected f16"),
+    (["cache"], "list or drop is missing"),
+    (["cache", "lsit"], "expected list or drop"),
+    (["cache", "list", "x"], "takes no NAME"),
     (["generate", "lidar"], "DIR is missing"),
     (["generate", "lidr", "x"], "did you mean lidar"),
     (["generate", "lidar", "x", "--bytes", "much"], "expected a size"),

@@ -1,0 +1,179 @@
+#include "plan/curve.h"
+
+#include <math.h>
+
+#include "base/size.h"
+#include "cache/cache.h"
+#include "plan/simulate.h"
+
+double fb_curve_once_an_epoch(int policy, double share, bool shuffled)
+{
+    if (share >= 1)
+        return 1;
+    if (policy != FB_POLICY_LRU)
+        return share;
+    /* A unit used at p of one epoch and q of the next has 1 - p (1 - q) of the others in between.
+     * Without shuffling that is all of them, always. */
+    return shuffled && share > 0 ? share + (1 - share) * log(1 - share) : 0;
+}
+
+/* Is every unit used once an epoch, and in an order for which there is a closed form? */
+static bool is_closed(const struct fb_curve_options *options)
+{
+    const struct fb_order_options *order = options->order_options;
+    const struct fb_source *source = options->source;
+
+    if (order->weights_file || source->shared_units || source->sliced)
+        return false;
+    if (options->ranks.nodes > 1 && order->sticky == FB_STICKY_NONE)
+        return false;
+    return !order->shuffle || order->group == FB_GROUP_NONE;
+}
+
+/* The part of all units that comes by on this node, over all epochs. */
+static double part_used(const struct fb_curve_options *options)
+{
+    const struct fb_order_options *order = options->order_options;
+    double part = 1;
+
+    if (order->subset_file && !order->weights_file)
+        part = (double)fb_order_length(options->order) / (double)fb_max(1, order->samples);
+    if (options->ranks.nodes > 1 && order->sticky != FB_STICKY_NONE)
+        part /= (double)options->ranks.nodes;
+    return part < 1 ? part : 1;
+}
+
+struct making {
+    const struct fb_curve_options *options;
+    struct fb_curve *curve;
+    struct fb_trace trace;
+    double units;      /* used */
+    double unit_bytes; /* mean; NAN: not known */
+    double uses;       /* of units, an epoch, on this node */
+};
+
+static void making_init(struct making *making)
+{
+    const struct fb_curve_options *options = making->options;
+    const struct fb_source *source = options->source;
+    double units = (double)fb_max(1, source->unit_count), part = part_used(options);
+
+    making->units = units * part;
+    making->unit_bytes = source->unit_bytes_total ? (double)source->unit_bytes_total / units : NAN;
+    making->curve->used_bytes = making->units * making->unit_bytes;
+}
+
+/* What an epoch takes without a cache. */
+static void making_measure(struct making *making)
+{
+    const struct fb_curve_options *options = making->options;
+    double length = (double)fb_order_length(options->order);
+    double parts = options->source->parts_max;
+
+    /* What comes from the index is not read. */
+    for (unsigned i = 0; i < options->source->field_count; i++)
+        parts -= options->source->fields[i].indexed ? options->source->fields[i].items : 0;
+    if (!making->curve->simulated) {
+        making->curve->epoch_bytes = making->curve->used_bytes;
+        return;
+    }
+    making->uses = length * parts / (double)fb_max(1, options->ranks.nodes);
+    making->curve->epoch_bytes = making->uses * (options->source->sliced
+                                                     ? making->trace.slice_bytes
+                                                     : making->unit_bytes);
+}
+
+static void closed_ask(const struct making *making, struct fb_curve_point *point, int policy)
+{
+    bool shuffle = making->options->order_options->shuffle;
+    double hits = fb_curve_once_an_epoch(policy, point->share, shuffle);
+
+    point->by[policy].hit_rate = hits;
+    point->by[policy].bytes_read = (1 - hits) * making->curve->epoch_bytes;
+}
+
+static int simulated_ask(const struct making *making, struct fb_curve_point *point, int policy,
+                         forebay_error *error)
+{
+    const struct fb_curve_options *options = making->options;
+    double slice = options->source->sliced ? making->trace.slice_bytes : making->unit_bytes;
+    uint64_t kept = (uint64_t)(point->share * (double)making->trace.unit_count + 0.5);
+    /* A weighted order does not know its next uses: next-use then keeps what it has, as fill. */
+    bool blind = policy == FB_POLICY_NEXT_USE && options->order_options->weights_file;
+    struct fb_simulated found;
+    int status = fb_simulate(&found, &making->trace, blind ? FB_POLICY_FILL : policy, kept, error);
+
+    if (status)
+        return status;
+    point->by[policy].hit_rate = found.hits;
+    /* What is admitted is read whole, what is not only as far as it is needed. */
+    point->by[policy].bytes_read =
+        making->uses * (found.admitted * making->unit_bytes + found.bypassed * slice);
+    return FOREBAY_OK;
+}
+
+static int point_make(struct making *making, struct fb_curve_point *point, double share,
+                      forebay_error *error)
+{
+    uint64_t units = making->options->source->unit_count;
+    int status = FOREBAY_OK;
+
+    point->share = share;
+    if (!isnan(making->curve->used_bytes))
+        point->cache_bytes = (uint64_t)(share * making->curve->used_bytes) +
+                             fb_cache_index_bytes(units);
+    for (int policy = FB_POLICY_FILL; policy < FB_CURVE_POLICIES && !status; policy++) {
+        if (making->curve->simulated)
+            status = simulated_ask(making, point, policy, error);
+        else
+            closed_ask(making, point, policy);
+    }
+    return status;
+}
+
+/* The share that a cache of so many bytes holds. */
+static double planned_share(const struct making *making)
+{
+    uint64_t index = fb_cache_index_bytes(making->options->source->unit_count);
+    uint64_t bytes = making->options->planned_bytes;
+    double share = bytes > index ? (double)(bytes - index) / making->curve->used_bytes : 0;
+
+    return share < 1 ? share : 1;
+}
+
+static int points_make(struct making *making, forebay_error *error)
+{
+    struct fb_curve *curve = making->curve;
+    int status = FOREBAY_OK;
+
+    for (unsigned i = 0; i < FB_CURVE_POINTS && !status; i++) {
+        status = point_make(making, &curve->points[i], (i + 1) / (double)FB_CURVE_POINTS, error);
+        if (!status)
+            status = fb_progress(making->options->log, "simulating caches", i + 1,
+                                 FB_CURVE_POINTS, error);
+    }
+    curve->has_planned = making->options->planned_bytes && !isnan(curve->used_bytes);
+    if (!status && curve->has_planned)
+        status = point_make(making, &curve->planned, planned_share(making), error);
+    return status;
+}
+
+int fb_curve_make(struct fb_curve *curve, const struct fb_curve_options *options,
+                  forebay_error *error)
+{
+    struct making making = { .options = options, .curve = curve };
+    int status = FOREBAY_OK;
+
+    *curve = (struct fb_curve){ .simulated = !is_closed(options) };
+    making_init(&making);
+    if (curve->simulated)
+        status = fb_trace_make(&making.trace, options->source, options->order, &options->ranks,
+                               options->budget, options->log, error);
+    if (!status) {
+        making_measure(&making);
+        status = points_make(&making, error);
+    }
+    if (curve->simulated)
+        fb_trace_release(&making.trace);
+    return status;
+}
