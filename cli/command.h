@@ -13,4 +13,5 @@ struct command {
 };
 
 extern const struct command command_run, command_inspect, command_generate;
+extern const struct command command_top, command_set, command_monitor;
 #endif

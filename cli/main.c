@@ -17,18 +17,15 @@ static const struct command later[] = {
           "memory and settings before anything runs; hit rate for each cache size"),
     LATER("tune", "CONFIG [--json]", "measure, choose and write the settings"),
     LATER("pack", "CONFIG OUT [--json]", "write the decoded units as tar shards of .npy"),
-    LATER("top", "[PID[:NAME]]", "live view of running loaders"),
-    LATER("set", "PID[:NAME] key=value", "change a running loader"),
     LATER("cache", "list|drop", "shared caches alive, and what forebay keeps on disk"),
-    LATER("monitor", "[-- CMD]", "sample host, processes and GPU to a log; alarms"),
     LATER("report", "LOG...", "one HTML page with charts and a verdict"),
     LATER("diagnose", "[--json]", "devices, drivers, limits, speed test"),
 };
 
 /* In the order in which one needs them. */
 static const struct command *const commands[] = {
-    &command_run, &command_inspect, &later[0], &later[1], &later[2], &later[3],
-    &later[4],    &later[5],        &later[6], &later[7], &later[8], &command_generate,
+    &command_run, &command_inspect, &later[0],        &later[1], &later[2], &command_top,
+    &command_set, &later[3],        &command_monitor, &later[4], &later[5], &command_generate,
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))
 
