@@ -45,6 +45,7 @@ struct top {
     bool alone;      /* one loader is shown, not the list */
     uint64_t pid;    /* which one, and its name */
     char name[64];
+    struct fb_gpus *gpus;
 };
 
 /* ---- Once ---- */
@@ -65,7 +66,7 @@ static int print_text(const struct top *top, const struct loaders *loaders)
     if (!screen)
         return EXIT_FAILED;
     if (top->which || loaders->count == 1)
-        screen_one(screen, &loaders->pages[0], 80, SCREEN_LINES);
+        screen_one(screen, &loaders->pages[0], top->gpus, 80, SCREEN_LINES);
     else
         screen_list(screen, loaders, UINT32_MAX, 80, SCREEN_LINES);
     for (unsigned i = 0; i < screen->count; i++)
@@ -147,7 +148,7 @@ static void show(struct top *top, const struct loaders *loaders, struct screen *
 
     getmaxyx(stdscr, rows, columns);
     if (page) {
-        screen_one(screen, page, (unsigned)columns, (unsigned)rows);
+        screen_one(screen, page, top->gpus, (unsigned)columns, (unsigned)rows);
         draw(screen, "q quit  l list");
         return;
     }
@@ -257,10 +258,12 @@ static int run(int argc, char **argv)
 
     if (!status && top.last)
         return tell_last(top.json);
+    top.gpus = status ? NULL : fb_gpus_open();
     if (!status && (top.once || top.json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
         status = once(&top, &error, &code);
     else if (!status)
         status = live(&top, &error);
+    fb_gpus_close(top.gpus);
     if (status == FOREBAY_BAD_USE)
         return output_bad_use("top", top.json, &error);
     return status ? output_failure("top", top.json, &error) : code;

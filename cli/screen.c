@@ -201,7 +201,25 @@ static void put_decisions(struct screen *screen, const struct fb_page *page, uns
     }
 }
 
-void screen_one(struct screen *screen, const struct fb_page *page, unsigned columns, unsigned rows)
+static void put_gpus(struct screen *screen, struct fb_gpus *handle)
+{
+    struct fb_gpu gpus[FB_GPUS_MAX];
+    unsigned count = fb_gpus_read(handle, gpus);
+
+    if (!count)
+        put(screen, MARK_PLAIN, "GPU         n/a");
+    for (unsigned i = 0; i < count; i++) {
+        char busy[32], used[32], total[32];
+
+        put(screen, MARK_PLAIN, "GPU %-7u %s busy, %s of %s MiB  %s", i,
+            real_text(gpus[i].utilisation, "%.0f%%", busy),
+            real_text(gpus[i].memory_used / (double)FB_MIB, "%.0f", used),
+            real_text(gpus[i].memory_total / (double)FB_MIB, "%.0f", total), gpus[i].name);
+    }
+}
+
+void screen_one(struct screen *screen, const struct fb_page *page, struct fb_gpus *gpus,
+                unsigned columns, unsigned rows)
 {
     unsigned cells = columns > 60 ? fb_min(columns - 46, 60) & 0xff : 16;
     char label[128], running[32], verdict[SCREEN_COLUMNS];
@@ -218,7 +236,7 @@ void screen_one(struct screen *screen, const struct fb_page *page, unsigned colu
     put_cache(screen, page);
     put_workers(screen, page, columns);
     put_host(screen, page);
-    put(screen, MARK_PLAIN, "GPU         n/a (see forebay monitor)");
+    put_gpus(screen, gpus);
     put(screen, fb_verdict(page) == FB_LIMIT_CONSUMER ? MARK_GOOD : MARK_BAD, "Limit       %s",
         verdict);
     put_decisions(screen, page, rows > 1 ? rows - 1 : 1);
