@@ -38,6 +38,7 @@ static const char help[] =
     "  --set KEY=VALUE  monitor.alarm.*: process, system, swap, gpu (40GiB or 90%), action (log,\n"
     "                   command, stop: ends CMD with SIGTERM), command\n"
     "  --json           at the end one JSON object: the last sample, peaks and alarms\n"
+    "  -- CMD...        the command and its arguments, whatever they look like\n"
     "\n"
     "GPUs are asked through NVIDIA's management library; without it they are n/a.\n"
     "Exit code: CMD's, 128 + signal if it was killed; else 0 done, 1 failed, 2 bad use.\n"

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -141,11 +142,22 @@ static void show_one(struct top *top, const struct loaders *loaders, unsigned in
     memcpy(top->name, loaders->pages[index].name, sizeof(top->name));
 }
 
+/* The terminal's size as it is, whatever $LINES and $COLUMNS say. */
+static void size_follow(void)
+{
+    struct winsize size;
+
+    if (!ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) && size.ws_row && size.ws_col &&
+        is_term_resized(size.ws_row, size.ws_col))
+        resizeterm(size.ws_row, size.ws_col);
+}
+
 static void show(struct top *top, const struct loaders *loaders, struct screen *screen)
 {
     const struct fb_page *page = top->alone ? shown(top, loaders) : NULL;
     int rows, columns;
 
+    size_follow();
     getmaxyx(stdscr, rows, columns);
     if (page) {
         screen_one(screen, page, top->gpus, (unsigned)columns, (unsigned)rows);

@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-BUILT = ["run", "inspect", "generate"]
-LATER = ["plan", "tune", "pack", "top", "set", "cache", "monitor", "report", "diagnose"]
+BUILT = ["run", "inspect", "generate", "top", "set", "monitor"]
+LATER = ["plan", "tune", "pack", "cache", "report", "diagnose"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
