@@ -7,7 +7,8 @@ import time
 
 
 class Running:
-    """forebay run in the background; it is in `forebay top` when this returns."""
+    """forebay run in the background; it is in `forebay top` when this returns (patience 0: perhaps
+    not yet)."""
 
     def __init__(self, program, folder, *arguments, name="train", patience=60, **more):
         self.program, self.folder = program, folder
@@ -20,7 +21,7 @@ class Running:
                                         env=self.env, **more)
         self.pid = self.process.pid
         end = time.monotonic() + patience
-        while not self.look():
+        while patience and not self.look():
             assert self.process.poll() is None, self.said()
             assert time.monotonic() < end, "it never showed itself"
             time.sleep(0.02)
