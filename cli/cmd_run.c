@@ -42,8 +42,9 @@ static const char help[] =
     "  --help-config    every key of the configuration, its default and what it does\n"
     "                   (with --markdown as a page, with --json as an object)\n"
     "\n"
-    "On stderr: a progress bar (on a terminal), every monitor.every steps (100) a memory line,\n"
-    "at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit 130).\n"
+    "On stderr: a progress bar (on a terminal), a memory line at the start, after opening and every\n"
+    "monitor.every steps (100; 0: none) with the speed beside it, what the governor changes and\n"
+    "why, at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit 130).\n"
     "\n"
     "Exit code: 0 done, 1 failed, 2 bad use.\n"
     "\n"
@@ -80,6 +81,8 @@ struct run {
     uint64_t epoch_ns, epoch_bytes; /* when the epoch began, and `bytes` then */
     uint64_t ask_again_ns;          /* when statistics may be read again */
     uint64_t cache_said_ns;
+    uint64_t said_ns, said_samples; /* when the last speed line came, and `samples` then */
+    double said_wait_s;
     char memory[96];
 };
 
@@ -149,6 +152,23 @@ static void bar_draw(struct run *run)
 
 /* ---- Streaming ---- */
 
+/* Beside the memory line: how fast since the last one, and how much of that was waiting. */
+static void speed_line(struct run *run, const char *where)
+{
+    uint64_t now = fb_now_ns();
+    double seconds = (double)(now - run->said_ns) / 1e9, waited;
+    json_t *statistics = statistics_read(run->loader);
+
+    waited = statistics_number(statistics, "wait_s");
+    progress_say(&run->progress, "[%s] Speed - %.1f samples/s, waiting for data %.1f%% of the time",
+                 where, (double)(run->samples - run->said_samples) / seconds,
+                 100 * (waited - run->said_wait_s) / seconds);
+    json_decref(statistics);
+    run->said_ns = now;
+    run->said_samples = run->samples;
+    run->said_wait_s = waited;
+}
+
 static void batch_use(struct run *run, const forebay_batch *batch)
 {
     run->checksum += consume_batch(batch);
@@ -161,6 +181,7 @@ static void batch_use(struct run *run, const forebay_batch *batch)
 
         snprintf(where, sizeof(where), "Step %" PRIu64, run->step);
         memory_line(&run->progress, where, run->warn);
+        speed_line(run, where);
     }
 }
 
@@ -195,7 +216,7 @@ static bool is_over(const struct run *run)
 
 static int stream(struct run *run, forebay_error *error)
 {
-    run->drawn_ns = run->epoch_ns = fb_now_ns();
+    run->drawn_ns = run->epoch_ns = run->said_ns = fb_now_ns();
     while (!is_over(run)) {
         uint64_t samples = run->samples;
         forebay_batch *batch;
@@ -281,7 +302,12 @@ static int loader_open(struct run *run, struct settings *all, const struct fb_lo
         snprintf(epochs, sizeof(epochs), "epochs=%" PRIu64, run->epochs);
         all->values[options.setting_count++] = epochs;
     }
-    return forebay_open(&run->loader, &options, error);
+    if (run->monitor_every)
+        memory_line(&run->progress, "Start", run->warn);
+    status = forebay_open(&run->loader, &options, error);
+    if (!status && run->monitor_every)
+        memory_line(&run->progress, "After dataset creation", run->warn);
+    return status;
 }
 
 static int run_all(struct run *run)

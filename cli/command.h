@@ -12,6 +12,7 @@ struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the name; NULL: not built yet */
 };
 
-extern const struct command command_run, command_inspect, command_plan, command_cache;
-extern const struct command command_pack, command_generate;
+extern const struct command command_run, command_inspect, command_plan, command_pack;
+extern const struct command command_top, command_set, command_cache, command_monitor;
+extern const struct command command_generate;
 #endif

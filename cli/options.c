@@ -95,6 +95,7 @@ static int value_read(const struct option *option, const char *text, int argc,
                            text);
         return FOREBAY_OK;
     case OPTION_TEXTS:
+    case OPTION_REST:
         if (!texts->values)
             texts->values = calloc((size_t)argc, sizeof(*texts->values));
         if (!texts->values)
@@ -114,7 +115,7 @@ static const struct option *named(const char *argument, const struct option *opt
     size_t length = strcspn(argument, "=");
 
     for (size_t i = 0; i < count; i++)
-        if (options[i].type != OPTION_ALONE && strlen(options[i].name) == length &&
+        if (options[i].name[0] == '-' && strlen(options[i].name) == length &&
             strncmp(options[i].name, argument, length) == 0)
             return &options[i];
     return NULL;
@@ -158,8 +159,10 @@ static int option_read(int argc, char **argv, int *i, const struct option *optio
 
 static const struct option *next_alone(const struct option *options, size_t count, size_t *at)
 {
-    while (*at < count && options[*at].type != OPTION_ALONE)
+    while (*at < count && options[*at].type != OPTION_ALONE && options[*at].type != OPTION_REST)
         ++*at;
+    if (*at < count && options[*at].type == OPTION_REST)
+        return &options[*at];
     return *at < count ? &options[(*at)++] : NULL;
 }
 
@@ -181,8 +184,13 @@ int options_parse(int argc, char **argv, const struct option *options, size_t co
         else
             status = fb_fail(error, FOREBAY_BAD_USE, "'%s' is one argument too many", argv[i]);
     }
-    while (!status && (option = next_alone(options, count, &alone)))
-        if (option->required)
+    while (!status && (option = next_alone(options, count, &alone))) {
+        bool given = option->type == OPTION_REST && ((struct texts *)option->to)->count > 0;
+
+        if (option->required && !given)
             status = fb_fail(error, FOREBAY_BAD_USE, "%s is missing", option->name);
+        if (option->type == OPTION_REST)
+            break;
+    }
     return status;
 }

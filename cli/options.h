@@ -15,13 +15,14 @@ enum option_type {
     OPTION_SIZE,   /* uint64_t, "15MB" */
     OPTION_TEXTS,  /* struct texts: may be given many times */
     OPTION_ALONE,  /* const char *: an argument without a name; in the order of the table */
+    OPTION_REST,   /* struct texts: all further ones without a name; the last row of these */
 };
 
 struct option {
     const char *name; /* "--epochs", or for ALONE how the usage calls it */
     enum option_type type;
     void *to;
-    bool required; /* ALONE only */
+    bool required; /* ALONE and REST only */
 };
 
 /* Read argv[1] ... by the table of `count` options; what is not given is left as it is. */

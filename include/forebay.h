@@ -23,8 +23,8 @@
  *              matching _close, _free or _release. Pointers inside a struct are borrowed from
  *              it; strings passed in are copied.
  *   threads    One thread at a time per loader, except where it says [any thread].
- *   fork       A loader belongs to the process that opened it. In a child, forebay_next and
- *              forebay_set fail with FOREBAY_FORKED; release and close do nothing there.
+ *   fork       A loader belongs to the process that opened it. In a child, forebay_next, _set
+ *              and _state_save fail with FOREBAY_FORKED; release and close do nothing there.
  *   units      *_bytes, *_ns, *_s mean what they say, everywhere.
  */
 #ifndef FOREBAY_H
@@ -205,7 +205,8 @@ typedef struct forebay_set_result {
 } forebay_set_result;
 
 /* Change a live key ("workers", "prefetch", "memory.budget", "cpu.share"), as `forebay set` does.
- * Effective within one batch; the order of samples never changes. `result` may be NULL. */
+ * Effective within one batch; the order of samples never changes. From then on the governor leaves
+ * it alone; the value "auto" gives it back. `result` may be NULL. */
 FOREBAY_API int forebay_set(forebay_loader *loader, const char *key, const char *value,
                             forebay_set_result *result, forebay_error *error);
 

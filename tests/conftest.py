@@ -3,8 +3,12 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from running import Running  # noqa: E402 (beside this file, for tests in folders below)
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -33,3 +37,17 @@ def forebay(program, tmp_path):
         done.json = lambda: json.loads(done.stdout)
         return done
     return call
+
+
+@pytest.fixture
+def running(program, tmp_path):
+    """running("--epochs", 1000, ...) -> Running, killed at the end of the test."""
+    started = []
+
+    def start(*arguments, **more):
+        started.append(Running(program, tmp_path, *arguments, **more))
+        return started[-1]
+    yield start
+    for one in started:
+        one.end()
+        one.errors.close()

@@ -1,4 +1,5 @@
 /* control.c -- batches, state, live settings and statistics of an open loader. */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,14 +22,64 @@ static int check_process(const forebay_loader *loader, forebay_error *error)
 
 /* ---- Batches ---- */
 
+/* Where the state goes when an alarm stops the run. */
+static int state_path(const forebay_loader *loader, char *path, size_t size, forebay_error *error)
+{
+    char folder[FB_HOST_PATH_BYTES];
+    int status = FOREBAY_OK;
+
+    if (loader->config.monitor_alarm_state) {
+        snprintf(path, size, "%s", loader->config.monitor_alarm_state);
+        return FOREBAY_OK;
+    }
+    status = fb_host_run_folder(folder, error);
+    if (!status)
+        snprintf(path, size, "%s/%d.state", folder, (int)loader->pid);
+    return status;
+}
+
+static int write_text(const char *path, const char *text, forebay_error *error)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    ssize_t length = (ssize_t)strlen(text);
+    bool good = fd >= 0 && write(fd, text, (size_t)length) == length;
+
+    if (fd >= 0)
+        good = close(fd) == 0 && good;
+    return good ? FOREBAY_OK
+                : fb_fail_errno(error, FOREBAY_IO, "cannot write the state to '%s'", path);
+}
+
+/* An alarm asked for it: save the state behind the last batch, and say where. */
+static int stop_with_state(const forebay_loader *loader, const char *alarm, forebay_error *error)
+{
+    char path[FB_HOST_PATH_BYTES + 32], state[FOREBAY_STATE_BYTES];
+    forebay_error saving;
+    int status = state_path(loader, path, sizeof(path), &saving);
+
+    if (!status)
+        status = forebay_state_save(loader, state, &saving);
+    if (!status)
+        status = write_text(path, state, &saving);
+    if (status)
+        return fb_fail(error, FOREBAY_STOPPED, "stopped by an alarm: %s; the state could not be "
+                       "saved: %.300s", alarm, saving.message);
+    return fb_fail(error, FOREBAY_STOPPED, "stopped by an alarm: %s; the state is saved in '%.300s'",
+                   alarm, path);
+}
+
 int forebay_next(forebay_batch **out, forebay_loader *loader, forebay_error *error)
 {
-    return fb_pipeline_next(out, loader->pipeline, UINT64_MAX, error);
+    return forebay_next_within(out, loader, UINT64_MAX, error);
 }
 
 int forebay_next_within(forebay_batch **out, forebay_loader *loader, uint64_t timeout_ns,
                         forebay_error *error)
 {
+    char alarm[256];
+
+    if (loader->pid == getpid() && fb_governor_asks_to_stop(loader->governor, alarm))
+        return stop_with_state(loader, alarm, error);
     return fb_pipeline_next(out, loader->pipeline, timeout_ns, error);
 }
 
@@ -159,6 +210,16 @@ static void set_count(forebay_loader *loader, const char *key, uint64_t value,
     count_text(result->new_value, value);
 }
 
+/* `workers: auto` while running: the governor may move it again. */
+static void leave_to_governor(const char *key, const struct fb_pipeline_report *now,
+                              forebay_set_result *result)
+{
+    uint64_t value = strcmp(key, "workers") == 0 ? now->workers : now->prefetch;
+
+    count_text(result->old_value, value);
+    snprintf(result->new_value, sizeof(result->new_value), "auto (%" PRIu64 ")", value);
+}
+
 int forebay_set(forebay_loader *loader, const char *key, const char *value,
                 forebay_set_result *result, forebay_error *error)
 {
@@ -178,17 +239,27 @@ int forebay_set(forebay_loader *loader, const char *key, const char *value,
         return status;
     now = &loader->report;
     pthread_mutex_lock(&loader->lock);
+    pthread_mutex_lock(&loader->settings);
     fb_pipeline_read_report(loader->pipeline, now);
     if (!strcmp(key, "memory.budget"))
         status = set_budget(loader, &parsed.size, result, error);
     else if (parsed.count.is_auto && strcmp(key, "cpu.share") != 0)
-        status = fb_fail(error, FOREBAY_BAD_CONFIG, "%s: name a number", key);
+        leave_to_governor(key, now, result);
     else
         set_count(loader, key, parsed.count.value, now, result);
+    if (!status && strcmp(key, "memory.budget") != 0)
+        fb_governor_fix(loader->governor, key, !parsed.count.is_auto);
     result->held_batches = now->held;
     result->held_bytes = now->held_bytes;
+    pthread_mutex_unlock(&loader->settings);
     pthread_mutex_unlock(&loader->lock);
     return status;
+}
+
+int fb_loader_set(void *loader, const char *key, const char *value, forebay_set_result *result,
+                  forebay_error *error)
+{
+    return forebay_set(loader, key, value, result, error);
 }
 
 /* ---- Statistics ---- */

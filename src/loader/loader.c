@@ -10,6 +10,7 @@
 #include "config/config.h"
 #include "device/device.h"
 #include "loader/loader.h"
+#include "monitor/postmortem.h"
 #include "monitor/snapshot.h"
 #include "order/order.h"
 #include "pipeline/pipeline.h"
@@ -37,9 +38,8 @@ static int open_order(forebay_loader *loader, forebay_error *error)
 
 static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error *error)
 {
-    struct fb_plan_needs needs;
-    int status = fb_prepare_plan(plan, &needs, &loader->config, loader->source, loader->budget,
-                                 error);
+    int status = fb_prepare_plan(plan, &loader->needs, &loader->config, loader->source,
+                                 loader->budget, error);
 
     if (!status)
         loader->floor = plan->floor;
@@ -121,6 +121,31 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
     return fb_pipeline_open(&loader->pipeline, &options, error);
 }
 
+static int start_governor(forebay_loader *loader, forebay_error *error)
+{
+    struct fb_governor_options options = {
+        .pipeline = loader->pipeline,
+        .cache = loader->cache,
+        .source = loader->source,
+        .budget = loader->budget,
+        .config = &loader->config,
+        .log = &loader->log,
+        .settings = &loader->settings,
+        .name = loader->name,
+        .policy = loader->policy,
+        .ranks = loader->ranks,
+        .floor = loader->floor,
+        .slot = loader->needs.slot,
+        .per_worker = loader->needs.per_worker,
+        .cache_least = loader->cache ? fb_cache_index_bytes(loader->source->unit_count) : 0,
+        .cache_most = loader->cache ? loader->needs.cache_wanted : 0,
+        .set = fb_loader_set,
+        .data = loader,
+    };
+
+    return fb_governor_start(&loader->governor, &options, error);
+}
+
 static int open_parts(forebay_loader *loader, const forebay_options *options, forebay_error *error)
 {
     struct fb_plan plan;
@@ -129,12 +154,15 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
     if (status)
         return status;
     loader->has_config = true;
+    if (loader->config.name)
+        snprintf(loader->name, sizeof(loader->name), "%s", loader->config.name);
     if ((status = fb_ranks_find(&loader->ranks, &loader->config, error)) ||
         (status = find_budget(loader, options->budget ? options->budget->budget : NULL, error)) ||
         (status = fb_budget_reserve(loader->budget, FB_STAGE_OTHER, FB_LOADER_BYTES, "the loader",
                                     error)))
         return status;
     loader->reserved = FB_LOADER_BYTES;
+    fb_death_sweep(&loader->log);
     if ((status = fb_device_open(&loader->device, loader->config.device_kind, &loader->log,
                                  error)) ||
         (status = fb_source_open(&loader->source, &loader->config, loader->budget, &loader->log,
@@ -142,7 +170,8 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
         (status = open_order(loader, error)) || (status = make_plan(loader, &plan, error)) ||
         (status = open_cache(loader, &plan, error)))
         return status;
-    return open_pipeline(loader, &plan, error);
+    status = open_pipeline(loader, &plan, error);
+    return status ? status : start_governor(loader, error);
 }
 
 /* The caller's log and its data are the caller's again after close. */
@@ -176,13 +205,12 @@ int forebay_open(forebay_loader **out, const forebay_options *options, forebay_e
                                    options->progress ? pass_progress_on : NULL, loader };
     loader->pss_before = fb_host_pss_anon_bytes();
     pthread_mutex_init(&loader->lock, NULL);
+    pthread_mutex_init(&loader->settings, NULL);
     status = open_parts(loader, options, error);
     if (status) {
         forebay_close(loader);
         return status;
     }
-    if (loader->config.name)
-        snprintf(loader->name, sizeof(loader->name), "%s", loader->config.name);
     *out = loader;
     return FOREBAY_OK;
 }
@@ -191,6 +219,7 @@ void forebay_close(forebay_loader *loader)
 {
     if (!loader || loader->pid != getpid())
         return;
+    fb_governor_stop(loader->governor);
     /* A worker that is stuck in the kernel still uses what it borrowed: then that stays. But what
      * it may say when it comes back has nobody to hear it any more. */
     if (fb_pipeline_close(loader->pipeline) > 0) {
@@ -212,6 +241,7 @@ void forebay_close(forebay_loader *loader)
         fb_budget_free(loader->budget);
     }
     pthread_mutex_destroy(&loader->lock);
+    pthread_mutex_destroy(&loader->settings);
     free(loader);
 }
 

@@ -7,9 +7,11 @@
 
 #include "config/config.h"
 #include "device/device.h"
+#include "governor/governor.h"
 #include "memory/host.h"
 #include "monitor/snapshot.h"
 #include "pipeline/pipeline.h"
+#include "plan/plan.h"
 
 struct forebay_budget {
     struct fb_budget *budget;
@@ -32,12 +34,19 @@ struct forebay_loader {
     struct fb_cache *cache; /* NULL: none */
     const char *policy;
     struct fb_pipeline *pipeline;
+    struct fb_governor *governor;
+    struct fb_plan_needs needs; /* what the plan was made from */
     uint64_t floor;
     uint64_t pss_before; /* Pss_Anon of this process when open began */
 
+    pthread_mutex_t settings; /* one change at a time, the user's or the governor's */
     pthread_mutex_t lock; /* of what follows; taken before any other */
     uint64_t peak_pss, pss_read_ns, pss_cost_ns;
     struct fb_snapshot snapshot; /* too large for a stack */
     struct fb_pipeline_report report;
 };
+
+/* control.c: forebay_set as the control socket calls it. */
+int fb_loader_set(void *loader, const char *key, const char *value, forebay_set_result *result,
+                  forebay_error *error);
 #endif

@@ -116,7 +116,7 @@ void fb_recorder_json(struct fb_recorder *recorder, const char *kind, json_t *ob
 
     if (object && !json_object_set_new(object, "kind", json_string(kind)))
         length = json_dumpb(object, recorder->buffer, LINE_MOST,
-                            JSON_COMPACT | JSON_REAL_PRECISION(9));
+                            JSON_COMPACT | JSON_REAL_PRECISION(14));
     json_decref(object);
     if (length && length < LINE_MOST)
         fb_recorder_line(recorder, recorder->buffer, length);

@@ -153,6 +153,7 @@ void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_re
     report->abandoned_workers = pipeline->abandoned;
     report->epoch = pipeline->told.at.epoch;
     report->position = pipeline->told.first;
+    report->epoch_samples = pipeline->told.count;
     report->epoch_batches = (pipeline->told.count + pipeline->batch_size - 1) /
                             pipeline->batch_size;
     pthread_mutex_unlock(&pipeline->lock);

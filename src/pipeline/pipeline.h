@@ -89,6 +89,7 @@ struct fb_pipeline_report {
     uint64_t caller;  /* the thread that called next() last; 0: none yet */
     uint64_t abandoned_workers;
     uint64_t epoch, position, epoch_batches; /* where the caller stands */
+    uint64_t epoch_samples; /* `position` ends here */
     double seconds;       /* since the end of open */
     double first_batch_s; /* NAN before it */
     double wait_s, wait_p50_ms, wait_p99_ms; /* of the caller in next(); NAN before the first */

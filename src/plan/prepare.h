@@ -11,8 +11,8 @@
 #include "source/source.h"
 
 /* The loader's own structs, its configuration (a page or two; 1 MiB of text at most is read) and
- * what JSON needs for a moment: reserved at open. */
-#define FB_LOADER_BYTES ((uint64_t)256 * 1024)
+ * what JSON needs for a moment, the governor (thread, page, log): reserved at open. */
+#define FB_LOADER_BYTES ((uint64_t)768 * 1024)
 /* What the pipeline and the cache take for themselves beside slots and workers: planned for. */
 #define FB_LOADER_FIXED_BYTES ((uint64_t)64 * 1024)
 

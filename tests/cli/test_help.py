@@ -3,8 +3,8 @@ import json
 
 import pytest
 
-BUILT = ["run", "inspect", "plan", "pack", "cache", "generate"]
-LATER = ["tune", "top", "set", "monitor", "report", "diagnose"]
+BUILT = ["run", "inspect", "plan", "pack", "top", "set", "cache", "monitor", "generate"]
+LATER = ["tune", "report", "diagnose"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])

@@ -287,7 +287,7 @@ def test_a_signal_ends_with_the_summary(program, scans, number):
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE,
                                stderr=subprocess.PIPE, text=True)
     try:
-        while "Memory - " not in process.stderr.readline():
+        while "[Step" not in process.stderr.readline():
             assert process.poll() is None
         begin = time.monotonic()
         process.send_signal(number)
