@@ -6,6 +6,6 @@
 /* The orientation (1 to 8) in a TIFF structure, which begins with II or MM. What is not there or
  * makes no sense is 1: as stored. */
 unsigned fb_exif_orientation(const uint8_t *tiff, uint64_t bytes);
-/* The same of a whole JPEG file, or of its beginning: looks for the APP1 segment before the scan. */
+/* The same of a JPEG file or of its beginning: looks for the APP1 segment before the scan. */
 unsigned fb_exif_jpeg_orientation(const uint8_t *file, uint64_t bytes);
 #endif

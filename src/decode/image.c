@@ -42,15 +42,18 @@ static int fail_unknown(const uint8_t *file, uint64_t bytes, forebay_error *erro
 
         to[0] = ' ', to[1] = digits[file[i] >> 4], to[2] = digits[file[i] & 15], to[3] = '\0';
     }
-    return fb_fail(error, FOREBAY_BAD_DATA, "neither JPEG nor PNG: it begins with the bytes%s", start);
+    return fb_fail(error, FOREBAY_BAD_DATA, "neither JPEG nor PNG: it begins with the bytes%s",
+                   start);
 }
 
 int fb_image_check_size(const struct fb_image *image, uint64_t width, uint64_t height,
                         forebay_error *error)
 {
     if (width == 0 || height == 0 || width > FB_IMAGE_SIDE_MAX || height > FB_IMAGE_SIDE_MAX)
-        return fb_fail(error, FOREBAY_BAD_DATA, "a picture of %" PRIu64 " x %" PRIu64 " pixels; its "
-                       "sides must be 1 to %d", width, height, FB_IMAGE_SIDE_MAX);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "a picture of %" PRIu64 " x %" PRIu64 " pixels; its "
+                       "sides must be 1 to %d",
+                       width, height, FB_IMAGE_SIDE_MAX);
     if (width * height > image->limits.pixels)
         return fb_fail(error, FOREBAY_BAD_DATA, "a picture of %" PRIu64 " x %" PRIu64 " = %" PRIu64
                        " pixels; source.max_pixels allows %" PRIu64, width, height, width * height,

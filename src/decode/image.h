@@ -48,8 +48,8 @@ struct fb_image_job {
     unsigned reduce;    /* 1, 2, 4 or 8: the decoder itself makes it so much smaller; JPEG only */
     bool exact;         /* the same values as if the whole picture were decoded */
     uint8_t *row;       /* room for a row: fb_image_row_bytes(image) */
-    /* Called with the pixels of row `y` of the reduced picture that fb_box_reduced(box) has; 16 bytes
-     * behind them may be read. */
+    /* Called with the pixels of row `y` of the reduced picture that fb_box_reduced(box) has; 16
+     * bytes behind them may be read. */
     void (*take)(void *data, const uint8_t *rgbx, uint32_t y);
     void *data;
 };

@@ -17,7 +17,7 @@
 #include "decode/exif.h"
 #include "decode/image.h"
 
-#define SCANS_MAX 100 /* a progressive picture has about 10; each more costs a pass over all blocks */
+#define SCANS_MAX 100 /* about 10 are usual; each more costs a pass over all blocks */
 #define ROW_GROUPS 10 /* of 8 rows and their neighbours, which smooth chroma keeps at once */
 #define FIXED_BYTES (64 * FB_KIB) /* structures, tables and libjpeg's pools; measured: 25 KiB */
 

@@ -51,7 +51,7 @@ static struct fb_box box_center(const struct fb_picture_options *options, uint32
     }
 }
 
-/* torchvision's RandomResizedCrop: 8 to 100 % of the area, 3:4 to 4:3; ten tries, then the middle. */
+/* torchvision's RandomResizedCrop: 8 to 100 % of the area, 3:4 to 4:3; ten tries, or the middle. */
 static struct fb_box box_random(uint32_t width, uint32_t height, struct fb_random *random)
 {
     double area = (double)width * (double)height, ratio = (double)width / (double)height;
@@ -69,7 +69,8 @@ static struct fb_box box_random(uint32_t width, uint32_t height, struct fb_rando
         return box;
     }
     if (ratio < 0.75)
-        return centered(width, height, width, (uint32_t)fb_max(1, round_side((double)width / 0.75)));
+        return centered(width, height, width,
+                        (uint32_t)fb_max(1, round_side((double)width / 0.75)));
     if (ratio > 4.0 / 3.0)
         return centered(width, height,
                         (uint32_t)fb_max(1, round_side((double)height * (4.0 / 3.0))), height);
@@ -178,7 +179,8 @@ static int resize_box(struct fb_image *image, const struct fb_picture_options *o
     struct fb_image_job job = { .box = box, .reduce = reduce, .exact = options->exact,
                                 .row = rooms->decoded, .take = take_resized, .data = &resize };
 
-    if (!fb_resize_begin(&resize, span_of(box.x, box.width, small.x, small.width, reduce, out_width),
+    if (!fb_resize_begin(&resize,
+                         span_of(box.x, box.width, small.x, small.width, reduce, out_width),
                          span_of(box.y, box.height, small.y, small.height, reduce, out_height),
                          options->filter, rooms->resize, rooms->resize_bytes, rooms->pixels, false))
         return fb_fail(error, FOREBAY_BAD_USE, "%" PRIu32 " x %" PRIu32 " pixels to %" PRIu32

@@ -196,18 +196,20 @@ static void emit_plain(const struct fb_resize *resize, const int32_t *sums, uint
 #if HAVE_AVX2
 #define AVX2 __attribute__((target("avx2")))
 
-/* One pixel of the result: its four sums. Halves of 128 bits: no sum crosses from one to the other. */
+/* One pixel of the result: its four sums. In 128 bits: nothing crosses from one half to another. */
 AVX2 INLINE __m128i across_pixel(const uint8_t *from, const int16_t *values, uint32_t groups)
 {
     /* Pixels 0 and 1 (2 and 3) byte by byte: red and red, green and green, ... */
     const __m128i front = _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1);
-    const __m128i back = _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1);
+    const __m128i back =
+        _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1);
     const __m128i *weights = (const __m128i *)(const void *)values;
     __m128i sums = _mm_setzero_si128();
 
     for (uint32_t g = 0; g < groups; g++) {
         __m128i four = _mm_loadu_si128((const __m128i *)(const void *)(from + 16 * g));
-        __m128i one = _mm_madd_epi16(_mm_shuffle_epi8(four, front), _mm_load_si128(weights + 2 * g));
+        __m128i one =
+            _mm_madd_epi16(_mm_shuffle_epi8(four, front), _mm_load_si128(weights + 2 * g));
         __m128i two = _mm_madd_epi16(_mm_shuffle_epi8(four, back),
                                      _mm_load_si128(weights + 2 * g + 1));
 

@@ -290,7 +290,8 @@ static void check_need(struct file file, uint32_t width, uint32_t height, const 
     assert_true(need <= 3 * (uint64_t)held_most + 256 * FB_KIB);
 #endif
     tight.bytes = need - 1;
-    assert_int_equal(fb_image_open(&image, file.bytes, file.size, &tight, &error), FOREBAY_BAD_DATA);
+    assert_int_equal(fb_image_open(&image, file.bytes, file.size, &tight, &error),
+                     FOREBAY_BAD_DATA);
     assert_non_null(strstr(error.message, "source.decode_memory"));
     tight.bytes = need; /* and that much is enough, though libjpeg holds itself to it */
     taken.rows = 0;
@@ -332,7 +333,8 @@ static void a_picture_with_more_pixels_than_allowed_is_refused(void **state)
     (void)state;
     assert_int_equal(fb_image_open(&image, file.bytes, file.size, &limits, &error),
                      FOREBAY_BAD_DATA);
-    assert_non_null(strstr(error.message, "100 x 100 = 10000 pixels; source.max_pixels allows 9999"));
+    assert_non_null(
+        strstr(error.message, "100 x 100 = 10000 pixels; source.max_pixels allows 9999"));
     free(file.bytes);
 }
 
@@ -366,7 +368,9 @@ static void every_cut_of_a_file_fails_or_is_whole(void **state)
 
 static void orientations_are_read_in_both_byte_orders(void **state)
 {
-    uint8_t little[] = { 'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0 };
+    uint8_t little[] = {
+        'I', 'I', 42, 0, 8, 0, 0, 0, 1, 0, 0x12, 0x01, 3, 0, 1, 0, 0, 0, 6, 0, 0, 0
+    };
     uint8_t big[] = { 'M', 'M', 0, 42, 0, 0, 0, 8, 0, 1, 0x01, 0x12, 0, 3, 0, 0, 0, 1, 0, 8, 0, 0 };
 
     (void)state;

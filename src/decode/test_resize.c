@@ -118,8 +118,8 @@ static void too_little_memory_is_refused(void **state)
     struct fb_resize job;
 
     (void)state;
-    assert_false(fb_resize_begin(&job, whole(100, 8), whole(100, 8), FB_FILTER_BILINEAR, memory, 100,
-                                 to, false));
+    assert_false(fb_resize_begin(&job, whole(100, 8), whole(100, 8), FB_FILTER_BILINEAR, memory,
+                                 100, to, false));
 }
 
 int main(void)

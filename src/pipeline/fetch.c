@@ -222,8 +222,9 @@ static int run_and_finish(struct errand *errand, const struct fb_batch *batch, u
     int status;
 
     if (errand->unit_rows > hands->chunk.bytes)
-        return fb_fail(error, FOREBAY_BAD_DATA, "%" PRIu64 " bytes do not fit in a worker's %" PRIu64,
-                       errand->unit_rows, hands->chunk.bytes);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "%" PRIu64 " bytes do not fit in a worker's %" PRIu64, errand->unit_rows,
+                       hands->chunk.bytes);
     errand->to = hands->chunk.memory;
     status = run_errand(errand, next_use, error);
     if (status)

@@ -28,8 +28,9 @@ struct csv {
 
 static int fail_line(const struct csv *csv, const char *why, forebay_error *error)
 {
-    int status = fb_fail(error, FOREBAY_BAD_DATA, "'%s', line %" PRIu64 ": %s; expected: path,label",
-                         csv->path, csv->line, why);
+    int status =
+        fb_fail(error, FOREBAY_BAD_DATA, "'%s', line %" PRIu64 ": %s; expected: path,label",
+                csv->path, csv->line, why);
 
     fb_error_place(error, "%s:%" PRIu64, csv->path, csv->line);
     return status;
@@ -219,7 +220,8 @@ static int read_lines(struct csv *csv, int fd, forebay_error *error)
 int fb_image_csv_read(struct fb_files *files, struct fb_tape *labels, const char *path,
                       struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
-    struct csv *csv = fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*csv), "reading a list", error);
+    struct csv *csv =
+        fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*csv), "reading a list", error);
     int fd = -1, status;
 
     *files = (struct fb_files){ .list.budget = budget, .folders.budget = budget,

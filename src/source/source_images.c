@@ -24,7 +24,7 @@
 #include "source/source_kinds.h"
 
 #define SIDE_MAX 16384                /* of a result */
-#define FILE_BYTES_MAX (64 * FB_MIB)  /* of a picture's file, or source.decode_memory if that is more */
+#define FILE_BYTES_MAX (64 * FB_MIB)  /* of a file, or source.decode_memory if that is more */
 #define HEADER_BYTES (64 * FB_KIB)    /* what is read first to learn a picture's size */
 #define SIZE_BROKEN UINT64_MAX
 
@@ -40,8 +40,8 @@ struct images_source {
     bool flip, encoded;                 /* encoded: a unit is a file as it is */
     uint64_t file_bytes_max;            /* larger ones are broken */
     uint64_t largest;                   /* of those that are not */
-    uint64_t picture_bytes;             /* of scratch, for decode/picture.h; the file stands behind */
-    _Atomic uint64_t *sizes;            /* without source.size: 0, SIZE_BROKEN or rows << 32 | columns */
+    uint64_t picture_bytes;             /* of scratch, for decode/picture.h; then the file */
+    _Atomic uint64_t *sizes;            /* no source.size: 0, SIZE_BROKEN, rows << 32 | columns */
 };
 
 static void images_close(struct fb_source *source)
@@ -262,7 +262,8 @@ static int images_finish(const struct fb_source *source, uint64_t sample, const 
     if (out_bytes != (uint64_t)width * height * 3 * forebay_dtype_bytes(images->style.dtype))
         return fb_fail(error, FOREBAY_BAD_USE, "images: a place of %" PRIu64 " bytes", out_bytes);
     if (images->encoded)
-        status = fb_picture_make(&picture, options, in, extent.rows, &random, scratch.memory, error);
+        status =
+            fb_picture_make(&picture, options, in, extent.rows, &random, scratch.memory, error);
     if (status)
         return name_file(images, sample, status, error);
     if (images->flip && fb_random_next(&random) >> 63)
@@ -351,7 +352,8 @@ static int read_config(struct images_source *images, const struct fb_config *con
 {
     static const double zero[3], one[3] = { 1, 1, 1 };
     bool normalised = config->source_mean.count || config->source_std.count;
-    forebay_dtype dtype = normalised ? fb_cast_target(config->batch_dtype, FOREBAY_F32) : FOREBAY_U8;
+    forebay_dtype dtype =
+        normalised ? fb_cast_target(config->batch_dtype, FOREBAY_F32) : FOREBAY_U8;
     double mean[3], std[3];
     int status = read_size(images, config, error);
 
