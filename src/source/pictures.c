@@ -5,8 +5,9 @@
 #include "base/size.h"
 #include "decode/cast.h"
 
-#define SIDE_MAX 16384               /* of a result */
-#define FILE_BYTES_MAX (64 * FB_MIB) /* of a picture's file, or source.decode_memory if that is more */
+#define SIDE_MAX 16384 /* of a result */
+#define FILE_BYTES_MAX                                                                             \
+    (64 * FB_MIB) /* of a picture's file, or source.decode_memory if that is more */
 
 static int bad_key(const struct fb_config *config, const char *key, const char *why,
                    forebay_error *error)
@@ -44,8 +45,10 @@ static int read_channels(double values[3], const struct fb_config *config, const
     for (unsigned c = 0; c < 3; c++) {
         values[c] = reals->count == 0 ? fallback : reals->values[reals->count == 3 ? c : 0];
         if (!(values[c] >= -1e6 && values[c] <= 1e6) || (fallback == 1.0 && values[c] < 1e-6))
-            return bad_key(config, key, fallback == 1.0 ? "a number above 0, for pixels of 0 to 1"
-                                                        : "a number, for pixels of 0 to 1", error);
+            return bad_key(config, key,
+                           fallback == 1.0 ? "a number above 0, for pixels of 0 to 1"
+                                           : "a number, for pixels of 0 to 1",
+                           error);
     }
     return FOREBAY_OK;
 }
@@ -53,12 +56,12 @@ static int read_channels(double values[3], const struct fb_config *config, const
 /* What needs source.size and does not have it. */
 static int check_needs_size(const struct fb_config *config, forebay_error *error)
 {
-    const char *key = config->source_crop != FB_CROP_NONE  ? "source.crop"
-                      : config->source_flip                ? "source.flip"
-                      : config->source_mean.count          ? "source.mean"
-                      : config->source_std.count           ? "source.std"
-                      : config->source_layout != 0         ? "source.layout"
-                                                           : NULL;
+    const char *key = config->source_crop != FB_CROP_NONE ? "source.crop"
+                      : config->source_flip               ? "source.flip"
+                      : config->source_mean.count         ? "source.mean"
+                      : config->source_std.count          ? "source.std"
+                      : config->source_layout != 0        ? "source.layout"
+                                                          : NULL;
 
     if (!key)
         return FOREBAY_OK;
@@ -70,7 +73,8 @@ static int read_config(struct fb_pictures *pictures, const struct fb_config *con
 {
     static const double zero[3], one[3] = { 1, 1, 1 };
     bool normalised = config->source_mean.count || config->source_std.count;
-    forebay_dtype dtype = normalised ? fb_cast_target(config->batch_dtype, FOREBAY_F32) : FOREBAY_U8;
+    forebay_dtype dtype =
+        normalised ? fb_cast_target(config->batch_dtype, FOREBAY_F32) : FOREBAY_U8;
     double mean[3], std[3];
     int status = read_size(pictures, config, error);
 
@@ -101,8 +105,8 @@ static void read_limits(struct fb_pictures *pictures, const struct fb_config *co
     fb_budget_read(shared, &budget);
     if (config->source_decode_memory.mode == FB_SIZE_AUTO)
         bytes = fb_max(8 * FB_MIB, fb_min(64 * FB_MIB, budget.limit / 32));
-    pictures->options.limits = (struct fb_image_limits){ .pixels = config->source_max_pixels.value,
-                                                       .bytes = bytes };
+    pictures->options.limits =
+        (struct fb_image_limits){ .pixels = config->source_max_pixels.value, .bytes = bytes };
     pictures->file_bytes_max = fb_max(FILE_BYTES_MAX, bytes);
 }
 
@@ -170,8 +174,8 @@ uint64_t fb_pictures_hash(const struct fb_pictures *pictures)
     if (pictures->encoded)
         return hash;
     hash = fb_mix2(hash, (uint64_t)options->width << 32 | options->height);
-    return fb_mix2(hash, (uint64_t)options->crop << 8 | (uint64_t)options->filter << 4 |
-                             options->exact);
+    return fb_mix2(hash,
+                   (uint64_t)options->crop << 8 | (uint64_t)options->filter << 4 | options->exact);
 }
 
 /* The resized picture, u8 HWC. */
@@ -202,7 +206,8 @@ int fb_pictures_finish(const struct fb_pictures *pictures, const void *in, uint6
 {
     const struct fb_picture_options *options = &pictures->options;
     uint32_t width = options->width, height = options->height;
-    struct fb_picture picture = { .pixels = in, .row = work,
+    struct fb_picture picture = { .pixels = in,
+                                  .row = work,
                                   .view = fb_view_oriented(1, width, height) };
     int status = FOREBAY_OK;
 

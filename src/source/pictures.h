@@ -1,6 +1,6 @@
 /*
- * pictures.h -- what source.size, crop, flip, mean, std, layout, filter and exact make of a picture's
- * file, for every source that has pictures.
+ * pictures.h -- what source.size, crop, flip, mean, std, layout, filter and exact make of a
+ * picture's file, for every source that has pictures.
  *
  *   source.size   crop        a unit is                          finish() does
  *   none          none        the picture, u8 HWC, its own size  nothing
@@ -14,7 +14,8 @@
 #include "decode/picture.h"
 #include "source/source.h"
 
-#define FB_PICTURES_HEADER_BYTES ((uint64_t)65536) /* what is read first to learn a picture's size */
+#define FB_PICTURES_HEADER_BYTES                                                                   \
+    ((uint64_t)65536) /* what is read first to learn a picture's size */
 
 struct fb_pictures {
     struct fb_picture_options options;
