@@ -223,3 +223,15 @@ int fb_pictures_finish(const struct fb_pictures *pictures, const void *in, uint6
                     width, height, picture.row, out);
     return FOREBAY_OK;
 }
+
+int fb_pictures_check(const struct fb_pictures *pictures, const void *in, uint64_t in_bytes,
+                      void *work, forebay_error *error)
+{
+    struct fb_picture_options options = pictures->options;
+    struct fb_picture picture;
+
+    if (!pictures->encoded)
+        return FOREBAY_OK; /* it was decoded when it was loaded */
+    options.crop = FB_CROP_NONE;
+    return fb_picture_make(&picture, &options, in, in_bytes, NULL, work, error);
+}

@@ -45,4 +45,7 @@ int fb_pictures_load(const struct fb_pictures *pictures, const uint8_t *file, ui
 int fb_pictures_finish(const struct fb_pictures *pictures, const void *in, uint64_t in_bytes,
                        struct fb_random random, void *out, uint64_t out_bytes, void *work,
                        forebay_error *error);
+/* Is a unit whole? All of it is decoded, not only what a random box would have of it. */
+int fb_pictures_check(const struct fb_pictures *pictures, const void *in, uint64_t in_bytes,
+                      void *work, forebay_error *error);
 #endif

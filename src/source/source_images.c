@@ -225,19 +225,13 @@ static int images_finish(const struct fb_source *source, uint64_t sample, const 
     return name_file(images, sample, status, error);
 }
 
-/* The whole picture is decoded, not only what a random box would have of it. */
 static int images_check(const struct fb_source *source, uint64_t unit, const void *in,
                         struct fb_extent extent, struct fb_scratch scratch, forebay_error *error)
 {
     const struct images_source *images = (const struct images_source *)source;
-    struct fb_picture_options options = images->options;
-    struct fb_picture picture;
 
-    if (!images->encoded)
-        return FOREBAY_OK; /* it was decoded when it was loaded */
-    options.crop = FB_CROP_NONE;
-    return name_file(images, unit, fb_picture_make(&picture, &options, in, extent.rows, NULL,
-                                                   scratch.memory, error), error);
+    return name_file(images, unit, fb_pictures_check(&images->pictures, in, extent.rows,
+                                                     scratch.memory, error), error);
 }
 
 /* ---- Opening ---- */

@@ -292,6 +292,16 @@ static int tar_finish(const struct fb_source *source, uint64_t sample, const voi
     return name_member(tar, sample, field, status, error);
 }
 
+static int tar_check(const struct fb_source *source, uint64_t unit, const void *in,
+                     struct fb_extent extent, struct fb_scratch scratch, forebay_error *error)
+{
+    const struct fb_tar_source *tar = (const struct fb_tar_source *)source;
+    int status = fb_pictures_check(tar->pictures, in, extent.rows, scratch.memory, error);
+
+    return name_member(tar, unit / source->field_count, (unsigned)(unit % source->field_count),
+                       status, error);
+}
+
 /* ---- the rest of the seam ---- */
 
 static int tar_load(const struct fb_source *source, const struct fb_load *load,
@@ -413,5 +423,6 @@ const struct fb_source_ops fb_source_tar = {
     .probe = tar_probe,
     .load = tar_load,
     .finish = tar_finish,
+    .check = tar_check,
     .place = tar_place,
 };
