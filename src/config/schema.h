@@ -38,7 +38,9 @@
     X(REALS, source_min_duration, "source.min_duration", "null", 0, "", \
       "audio: seconds; shorter utterances are left out.") \
     X(REALS, source_max_duration, "source.max_duration", "null", 0, "", \
-      "audio: seconds; longer utterances are left out.") \
+      "audio: seconds; longer utterances are left out. tar: longer sounds are errors.") \
+    X(BOOL, source_buckets, "source.buckets", "false", 0, "", \
+      "audio: utterances of like length share a batch, inside stretches of 64 shuffled batches.") \
     X(CHOICE, source_normalise, "source.normalise", "none", 0, "none|auto", \
       "windows: auto computes mean and std of each column once, at open.") \
     X(REALS, source_mean, "source.mean", "null", 0, "", \

@@ -32,9 +32,10 @@ struct fb_decoder {
     bool is_text;           /* bytes one behind the other, under every collate */
     bool is_archive;        /* holds several arrays by name: fb_decode_options.array */
     bool is_sound;
+    bool is_picture; /* what is made of it is the source's matter: no look, no read */
     uint64_t work_bytes, library_bytes;
 
-    /* What it is, reading as little as possible. NULL: `input->bytes` of u8. */
+    /* (optional) What it is, reading as little as possible; without it `input->bytes` of u8. */
     int (*look)(struct fb_decoded *decoded, const struct fb_input *input,
                 const struct fb_decode_options *options, void *work, forebay_error *error);
     /* All of it to `to`: C order, native endian. `decoded` is what look() said. */

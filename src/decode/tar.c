@@ -207,6 +207,8 @@ static int read_record(const struct fb_tar *tar, struct fb_tar_member *member,
         length = length * 10 + (uint64_t)(piece[i] - '0');
     if (i == 0 || i == have || piece[i] != ' ' || length > left || length < i + 4)
         return fail_at(tar, "a pax record whose length is wrong", error);
+    if (length <= have && piece[length - 1] != '\n')
+        return fail_at(tar, "a pax record whose length is wrong", error);
     have = fb_min(have, length);
     equals = memchr(piece + i + 1, '=', have - i - 1);
     if (!equals)

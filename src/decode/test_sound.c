@@ -367,6 +367,10 @@ static void the_largest_legal_flac_stays_inside_the_allowance(void **state)
     FLAC__stream_encoder_delete(encoder);
     input = input_of(&file);
     most_bytes = 0;
+    if (mallinfo2().uordblks == 0) { /* a sanitizer's malloc does not say */
+        free(file.data);
+        skip();
+    }
     if (read_it_all(&input))
         fail_msg("%s", error.message);
     print_message("libraries took %8llu bytes\n", (unsigned long long)most_bytes);

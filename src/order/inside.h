@@ -23,6 +23,7 @@ enum fb_key_use {
     FB_KEY_OWNERS,
     FB_KEY_SLICES,
     FB_KEY_DRAWS,
+    FB_KEY_BUCKETS,
 };
 static inline uint64_t fb_order_key(uint64_t seed, enum fb_key_use use, uint64_t epoch)
 {
@@ -91,6 +92,31 @@ uint64_t fb_subset_below(const struct fb_subset *subset, uint64_t sample);
 /* Where in the list the sample stands, or FB_NOWHERE. */
 uint64_t fb_subset_find(const struct fb_subset *subset, uint64_t sample);
 
+/* Ascending, in place: by one bit after the other from `bit` down, so it never goes deeper than the
+ * numbers have bits and needs no memory. With `values` it sorts places by what stands there. */
+void fb_sort_by_bits(uint64_t *items, uint64_t count, const uint64_t *values, int bit);
+
+/* ---- samples of like length in one batch: order_bucket.c */
+struct fb_buckets;
+/* What is under the buckets: an order of entries, and how long each is. */
+struct fb_bucket_view {
+    const void *data;
+    uint64_t (*entry)(const void *data, uint64_t position); /* below 2^32 */
+    float (*length)(const void *data, uint64_t entry);
+    uint64_t epoch, world;
+};
+int fb_buckets_open(struct fb_buckets **out, uint64_t batch, uint64_t length, uint64_t world,
+                    uint64_t seed, struct fb_budget *budget, forebay_error *error);
+void fb_buckets_close(struct fb_buckets *buckets);
+/* Positions in a stretch of an epoch that `world` ranks began; and is there memory for it? */
+uint64_t fb_buckets_stretch(const struct fb_buckets *buckets, uint64_t world);
+bool fb_buckets_can(const struct fb_buckets *buckets, uint64_t world);
+uint64_t fb_buckets_entry(struct fb_buckets *buckets, const struct fb_bucket_view *view,
+                          uint64_t position);
+/* `before` is the entry's position in the order underneath. */
+uint64_t fb_buckets_position(struct fb_buckets *buckets, const struct fb_bucket_view *view,
+                             uint64_t before, uint64_t entry);
+
 /* ---- a file of weights: order_weights.c. An alias table: 12 bytes a sample. */
 struct fb_draws {
     uint64_t count;
@@ -131,6 +157,9 @@ struct fb_order {
     struct fb_groups *groups;
     struct fb_blocks blocks;
     struct fb_draws draws;
+    struct fb_buckets *buckets; /* NULL: none */
+    float (*length_of)(const void *data, uint64_t sample);
+    const void *length_data;
     uint64_t hash;  /* of everything the order depends on but seed and samples */
     char text[128]; /* the order's parameters for people */
 };

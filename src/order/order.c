@@ -14,6 +14,7 @@ struct view {
     struct fb_blocks_epoch blocks;
     struct fb_slices slices;
     uint64_t draws_key;
+    uint64_t world;
 };
 
 struct fb_cursor fb_order_begin(const struct fb_order *order, uint64_t epoch)
@@ -61,6 +62,7 @@ static void view_init(struct view *view, const struct fb_order *order, struct fb
 
     view->order = order;
     view->epoch = at.epoch;
+    view->world = at.world;
     switch (order->form) {
     case FB_FORM_SHUFFLED:
         view->shuffled =
@@ -83,7 +85,7 @@ static void view_init(struct view *view, const struct fb_order *order, struct fb
     }
 }
 
-static uint64_t entry_at(const struct view *view, uint64_t position)
+static uint64_t plain_entry_at(const struct view *view, uint64_t position)
 {
     switch (view->order->form) {
     case FB_FORM_SEQUENTIAL:
@@ -100,6 +102,34 @@ static uint64_t entry_at(const struct view *view, uint64_t position)
         return fb_draws_at(&view->order->draws, view->draws_key, position);
     }
     return FB_NOWHERE;
+}
+
+static uint64_t bucket_entry(const void *data, uint64_t position)
+{
+    return plain_entry_at(data, position);
+}
+
+static float bucket_length(const void *data, uint64_t entry)
+{
+    const struct fb_order *order = ((const struct view *)data)->order;
+
+    return order->length_of(order->length_data,
+                            order->subset.count ? order->subset.list[entry] : entry);
+}
+
+static struct fb_bucket_view bucket_view(const struct view *view)
+{
+    return (struct fb_bucket_view){ view, bucket_entry, bucket_length, view->epoch, view->world };
+}
+
+static uint64_t entry_at(const struct view *view, uint64_t position)
+{
+    struct fb_bucket_view buckets;
+
+    if (!view->order->buckets)
+        return plain_entry_at(view, position);
+    buckets = bucket_view(view);
+    return fb_buckets_entry(view->order->buckets, &buckets, position);
 }
 
 static uint64_t draw_position(const struct view *view, uint64_t sample)
@@ -189,12 +219,19 @@ void fb_order_samples(const struct fb_order *order, struct fb_cursor at, uint64_
 
 uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_t sample)
 {
+    struct fb_bucket_view buckets;
     struct view view;
+    uint64_t position;
 
     if (sample >= order->samples)
         return FB_NOWHERE;
     view_init(&view, order, fb_order_begin(order, epoch));
-    return position_of(&view, sample);
+    position = position_of(&view, sample);
+    if (!order->buckets || position == FB_NOWHERE)
+        return position;
+    buckets = bucket_view(&view);
+    return fb_buckets_position(order->buckets, &buckets, position,
+                               plain_entry_at(&view, position));
 }
 
 static bool is_here(const struct fb_order *order, uint64_t position)

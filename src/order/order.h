@@ -43,6 +43,9 @@ struct fb_order_options {
     const char *subset_file;       /* or NULL */
     const char *weights_file;      /* or NULL; not with subset */
     uint64_t draws;                /* with weights: positions in an epoch; 0: as many as samples */
+    uint64_t bucket_batch;         /* samples in a batch: those of like length share one; 0: no */
+    float (*length)(const void *data, uint64_t sample); /* for that; any thread */
+    const void *length_data;
     struct fb_ranks ranks;
 };
 
@@ -83,8 +86,9 @@ uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_
  * global position `after` of `epoch`: a time (epoch * length + global position), UINT64_MAX if not
  * within the horizon (two epochs of one node, 2 + nodes of several). Smaller is sooner.
  * A hint for caches, never more: repeats of padded ends are not seen; the rest of an epoch that was
- * resumed on another number of ranks is taken as if it had begun on these; and for weighted draws
- * the answer is always UINT64_MAX, for it would need a table of all draws.
+ * resumed on another number of ranks is taken as if it had begun on these; in buckets the answer may
+ * be some batches off; and for weighted draws it is always UINT64_MAX, for it would need a table of
+ * all draws.
  */
 uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
                            uint64_t epoch, uint64_t after);

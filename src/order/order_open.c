@@ -39,6 +39,10 @@ static int check_combination(const struct fb_order_options *options, forebay_err
         return refuse(error, "order.sticky",
                       "cannot be used together with order.group; "
                       "set one of them to none");
+    if (options->bucket_batch && options->weights_file)
+        return refuse(error, "source.buckets", "cannot be used together with order.weights");
+    if (options->bucket_batch && options->samples > UINT32_MAX)
+        return refuse(error, "source.buckets", "can sort no more than 2^32 samples");
     if (options->group == FB_GROUP_BLOCK && (!options->block || !options->window))
         return refuse(error, options->block ? "order.window" : "order.block",
                       "must be at least 1 with order.group: block");
@@ -189,6 +193,13 @@ static int open_form(struct fb_order *order, const struct fb_order_options *opti
         fb_blocks_init(&order->blocks, order->entries, options->block, options->window);
     if (order->form == FB_FORM_GROUPS)
         status = open_groups(order, options, error);
+    if (!status && options->bucket_batch) {
+        order->length_of = options->length;
+        order->length_data = options->length_data;
+        order->hash = fb_mix2(order->hash, options->bucket_batch);
+        status = fb_buckets_open(&order->buckets, options->bucket_batch, order->length,
+                                 order->ranks.world, order->seed, order->budget, error);
+    }
     return status;
 }
 
@@ -211,7 +222,9 @@ static void describe(struct fb_order *order)
         used +=
             snprintf(text + used, size - (size_t)used, ", %llu of them", (llu)order->group_count);
     if (order->subset.count)
-        snprintf(text + used, size - (size_t)used, ", subset");
+        used += snprintf(text + used, size - (size_t)used, ", subset");
+    if (order->buckets)
+        snprintf(text + used, size - (size_t)used, ", in buckets by length");
 }
 
 static int report_ends(const struct fb_order *order, const struct fb_log *log, forebay_error *error)
@@ -278,6 +291,7 @@ void fb_order_close(struct fb_order *order)
     if (!order)
         return;
     fb_groups_close(order->groups);
+    fb_buckets_close(order->buckets);
     fb_block_free(order->budget, FB_STAGE_INDEX, order->group_ends, order->group_count,
                   sizeof(uint64_t));
     fb_subset_release(&order->subset, order->budget);

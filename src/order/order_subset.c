@@ -21,9 +21,7 @@ static bool parse_sample(const char *text, uint64_t samples, uint64_t *sample)
     return number < samples;
 }
 
-/* Ascending, in place: by one bit after the other, so it never goes deeper than the numbers have
- * bits and needs no memory. With `values` it sorts places by what stands there. */
-static void sort_by_bits(uint64_t *items, uint64_t count, const uint64_t *values, int bit)
+void fb_sort_by_bits(uint64_t *items, uint64_t count, const uint64_t *values, int bit)
 {
     uint64_t low = 0, high = count, mask;
 
@@ -41,8 +39,8 @@ static void sort_by_bits(uint64_t *items, uint64_t count, const uint64_t *values
         items[low] = items[high];
         items[high] = item;
     }
-    sort_by_bits(items, low, values, bit - 1);
-    sort_by_bits(items + low, count - low, values, bit - 1);
+    fb_sort_by_bits(items, low, values, bit - 1);
+    fb_sort_by_bits(items + low, count - low, values, bit - 1);
 }
 
 static uint64_t ranked(const struct fb_subset *subset, uint64_t i)
@@ -137,7 +135,7 @@ static int sort_list(struct fb_subset *subset, bool keep_order, struct fb_budget
                      forebay_error *error)
 {
     if (!keep_order) {
-        sort_by_bits(subset->list, subset->count, NULL, 40);
+        fb_sort_by_bits(subset->list, subset->count, NULL, 40);
         return FOREBAY_OK;
     }
     subset->by_value =
@@ -146,7 +144,7 @@ static int sort_list(struct fb_subset *subset, bool keep_order, struct fb_budget
         return error->status;
     for (uint64_t i = 0; i < subset->count; i++)
         subset->by_value[i] = i;
-    sort_by_bits(subset->by_value, subset->count, subset->list, 40);
+    fb_sort_by_bits(subset->by_value, subset->count, subset->list, 40);
     return FOREBAY_OK;
 }
 

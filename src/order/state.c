@@ -156,6 +156,11 @@ static int check_numbers(const struct fb_order *order, const struct state *state
     if (done % state->ranks != 0 ||
         done / state->ranks > fb_order_share(order, state->ends, state->start, state->ranks))
         goto damaged;
+    if (order->buckets && (!state->world || !fb_buckets_can(order->buckets, state->world)))
+        return fb_fail(error, FOREBAY_BAD_STATE,
+                       "the state is of an epoch that %llu ranks began: too many for the buckets of "
+                       "%llu ranks; begin with the next epoch", (llu)state->world,
+                       (llu)order->ranks.world);
     if (order->form != FB_FORM_STICKY || fb_order_slices(order, state->world, state->nodes))
         return FOREBAY_OK;
 

@@ -130,7 +130,7 @@ static void without_weights_each_sample_comes_once(void **state)
 
     (void)state;
     for (int form = 0; form < WEIGHTS; form++) {
-        bool third = form >= SUBSET && form <= SUBSET_STICKY;
+        bool third = form >= SUBSET && form <= SUBSET_BUCKETS;
 
         setting_init(&setting, (enum form)form, 365);
         assert_int_equal(expect(&setting, 5, counts), third ? 122 : 365);
@@ -148,7 +148,8 @@ static void the_global_order_does_not_depend_on_the_number_of_ranks(void **state
     for (int form = 0; form < FORMS; form++) {
         struct fb_order *one;
 
-        if (form == STICKY_RANK || form == STICKY_NODE || form == SUBSET_STICKY)
+        if (form == STICKY_RANK || form == STICKY_NODE || form == SUBSET_STICKY ||
+            form == BUCKETS || form == SUBSET_BUCKETS)
             continue; /* these must, that is what they are for */
         setting_init(&setting, (enum form)form, 101);
         one = order_open(&setting, 0, 1);

@@ -24,10 +24,12 @@ enum form {
     BLOCKS,
     STICKY_RANK,
     STICKY_NODE,
+    BUCKETS,
     SUBSET,
     SUBSET_IN_ORDER,
     SUBSET_SEQUENCES,
     SUBSET_STICKY,
+    SUBSET_BUCKETS,
     WEIGHTS,
     FORMS
 };
@@ -88,6 +90,13 @@ static inline void make_file(struct setting *setting, enum form form, uint64_t s
         setting->options.subset_file = setting->path;
 }
 
+/* How long a sample is, for buckets: some are alike. */
+static inline float length_of(const void *data, uint64_t sample)
+{
+    (void)data;
+    return (float)(fb_mix(sample) % 50) / 4 - 1;
+}
+
 static inline void setting_init(struct setting *setting, enum form form, uint64_t samples)
 {
     forebay_error error;
@@ -109,6 +118,10 @@ static inline void setting_init(struct setting *setting, enum form form, uint64_
     }
     if (form == STICKY_RANK || form == SUBSET_STICKY)
         setting->options.sticky = FB_STICKY_RANK;
+    if (form == BUCKETS || form == SUBSET_BUCKETS) {
+        setting->options.bucket_batch = 3;
+        setting->options.length = length_of;
+    }
     if (form == STICKY_NODE)
         setting->options.sticky = FB_STICKY_NODE;
     if (form >= SUBSET && form <= WEIGHTS)

@@ -269,7 +269,7 @@ static uint64_t item_bytes_max(const struct fb_source *source, const struct fb_f
     uint64_t bytes = forebay_dtype_bytes(field->dtype);
 
     if (field->vary > 0)
-        return field->bytes_max ? field->bytes_max : source->unit_bytes_max;
+        return fb_field_bytes_max(source, field);
     for (unsigned d = 0; d < field->ndim; d++)
         if (!fb_mul(bytes, field->shape[d], &bytes))
             return UINT64_MAX;

@@ -41,14 +41,15 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
     for (unsigned f = 0; f < source->field_count; f++) {
         const struct fb_column *column = &collation->columns[f];
         bool converts = column->wanted && column->dtype != source->fields[f].dtype;
+        uint64_t unit = fb_field_bytes_max(source, &source->fields[f]);
 
         if (column->wanted && source->fields[f].finished)
-            most = fb_max(most, source->unit_bytes_max);
+            most = fb_max(most, unit);
         if (!converts && !(cached && source->sliced))
             continue;
         most = fb_max(most, source->rows_alone
                                 ? fb_max(FB_CHUNK_BYTES, row_bytes_max(source, &source->fields[f]))
-                                : source->unit_bytes_max);
+                                : unit);
     }
     return fb_round_up(most, 64);
 }

@@ -46,13 +46,35 @@ static int resolve_group(const struct fb_config *config, const struct fb_source 
     return FB_GROUP_BLOCK;
 }
 
+static float length_of(const void *source, uint64_t sample)
+{
+    return ((const struct fb_source *)source)->ops->length(source, sample);
+}
+
+static int check_buckets(const struct fb_config *config, const struct fb_source *source,
+                         forebay_error *error)
+{
+    int status;
+
+    if (!config->source_buckets || source->ops->length)
+        return FOREBAY_OK;
+    status = fb_fail(error, FOREBAY_BAD_CONFIG,
+                     "source.buckets: samples of kind %s have no length to go by",
+                     source->ops->kind);
+    fb_config_place(config, "source.buckets", error);
+    return status;
+}
+
 int fb_prepare_order(struct fb_order_options *options, const struct fb_config *config,
                      const struct fb_source *source, const struct fb_ranks *ranks,
                      struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
     uint64_t sample_bytes = fb_max(1, source->unit_bytes_total / fb_max(1, source->sample_count));
     struct fb_budget_report now;
+    int status = check_buckets(config, source, error);
 
+    if (status)
+        return status;
     if (source->sample_count == 0)
         return fb_fail(error, FOREBAY_BAD_DATA, "the source has no sample");
     fb_budget_read(budget, &now);
@@ -68,6 +90,9 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
         .subset_file = config->order_subset,
         .weights_file = config->order_weights,
         .draws = config->order_draws.value,
+        .bucket_batch = config->source_buckets ? config->batch_size.value : 0,
+        .length = length_of,
+        .length_data = source,
         .ranks = *ranks,
     };
     options->block = !config->order_block.is_auto ? fb_max(1, config->order_block.value)

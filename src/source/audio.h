@@ -15,7 +15,9 @@
 #define FB_AUDIO_BAD_LINE (-2.0f)
 /* For a sound, and for lines of the manifest. */
 #define FB_AUDIO_SCRATCH_BYTES (FB_SOUND_WORK_BYTES + 2 * (uint64_t)FB_MANIFEST_LINE_BYTES)
-#define FB_AUDIO_LIBRARY_BYTES (FB_SOUND_LIBRARY_BYTES + FB_MANIFEST_LIBRARY_BYTES)
+/* Of the two libraries only one works at a time, but while manifests are read. */
+#define FB_AUDIO_LIBRARY_BYTES FB_SOUND_LIBRARY_BYTES
+_Static_assert(FB_MANIFEST_LIBRARY_BYTES <= FB_AUDIO_LIBRARY_BYTES, "the larger of both");
 
 struct fb_audio_utterance {
     uint64_t at; /* of its line */
@@ -51,7 +53,7 @@ int fb_audio_path(const struct fb_audio *audio, uint64_t manifest, const char *s
 
 /* The sound of one utterance. */
 struct fb_audio_spoken {
-    struct fb_utterance said; /* while it is opened */
+    struct fb_utterance said; /* its numbers */
     struct fb_sound sound;
     uint64_t first, frames; /* of the sound that are the utterance */
 };

@@ -364,7 +364,7 @@ static int open_with_hands(struct opening *opening, forebay_error *error)
 {
     struct fb_budget *budget = opening->audio->budget;
     struct fb_reader_options options = { .log = opening->log };
-    uint64_t outside = FB_READER_BYTES + FB_AUDIO_LIBRARY_BYTES;
+    uint64_t outside = FB_READER_BYTES + FB_SOUND_LIBRARY_BYTES + FB_MANIFEST_LIBRARY_BYTES;
     int status = fb_budget_reserve(budget, FB_STAGE_INDEX, outside, "reading the manifest", error);
 
     if (status)

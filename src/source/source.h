@@ -206,6 +206,12 @@ static inline uint64_t fb_extent_bytes(const struct fb_field *field, struct fb_e
 {
     return extent.rows * extent.columns * fb_field_unit_cell(field);
 }
+/* The largest unit of `field`, as load() writes it; 0 if not known. */
+static inline uint64_t fb_field_bytes_max(const struct fb_source *source,
+                                          const struct fb_field *field)
+{
+    return field->bytes_max ? field->bytes_max : source->unit_bytes_max;
+}
 /* What a batch has of a unit with this extent: a finished field has a shape of its own. */
 static inline struct fb_extent fb_extent_in_batch(const struct fb_field *field,
                                                   struct fb_extent extent)

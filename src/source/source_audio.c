@@ -134,10 +134,11 @@ int fb_audio_open_spoken(const struct fb_audio *audio, uint64_t sample, struct f
         return status;
     status = fb_audio_path(audio, manifest_of(audio, sample), spoken->said.path, file->path,
                            sizeof(file->path), error);
+    fb_utterance_release(&spoken->said); /* before another library takes memory; numbers stay */
     if (!status)
         status = fb_extract_open(file, reader, error);
     if (status)
-        goto release;
+        return status;
     status = fb_sound_probe(&spoken->sound, &file->input, scratch.memory, error);
     if (!status)
         status = find_part(audio, spoken, error);
@@ -146,8 +147,6 @@ int fb_audio_open_spoken(const struct fb_audio *audio, uint64_t sample, struct f
             fb_error_context(error, "'%s'", file->path);
         fb_extract_close(file);
     }
-release:
-    fb_utterance_release(&spoken->said);
     return status;
 }
 

@@ -30,6 +30,7 @@ void fb_tar_close(struct fb_source *source)
     fb_block_free(budget, FB_STAGE_INDEX, tar->ends, tar->files.count, sizeof(*tar->ends));
     fb_block_free(budget, FB_STAGE_INDEX, tar->fields, FB_TAR_FIELDS, sizeof(*tar->fields));
     fb_block_free(budget, FB_STAGE_INDEX, source->fields, FB_TAR_FIELDS, sizeof(*source->fields));
+    fb_block_free(budget, FB_STAGE_INDEX, tar->pictures, 1, sizeof(*tar->pictures));
     fb_tar_index_release(&tar->index);
     fb_files_release(&tar->files);
     fb_block_free(budget, FB_STAGE_INDEX, tar, 1, sizeof(*tar));
@@ -206,6 +207,103 @@ static int look_and_check(const struct fb_tar_source *tar, const struct fb_load 
     return name_member(tar, sample, field, status, error);
 }
 
+/* ---- pictures ---- */
+
+static bool is_picture(const struct fb_tar_source *tar, unsigned field)
+{
+    return tar->fields[field].decoder->is_picture;
+}
+
+/* The first `most` bytes of a picture's file at `to`. */
+static int read_picture(const struct fb_tar_source *tar, const struct fb_load *load, uint64_t most,
+                        void *to, uint64_t *bytes, forebay_error *error)
+{
+    struct fb_extract extract;
+    int status = fb_tar_extract(tar, load->unit / tar->base.field_count,
+                                tar->fields[load->unit % tar->base.field_count].column,
+                                load->reader, &extract, error);
+
+    if (status)
+        return status;
+    *bytes = fb_min(most, extract.input.bytes);
+    if (extract.input.bytes == 0)
+        status = fb_fail(error, FOREBAY_BAD_DATA, "it is empty");
+    else if (extract.input.bytes > tar->pictures->file_bytes_max)
+        status = fb_fail(error, FOREBAY_BAD_DATA,
+                         "it has %" PRIu64 " bytes; more than %" PRIu64
+                         " for one picture need a larger source.decode_memory",
+                         extract.input.bytes, tar->pictures->file_bytes_max);
+    else
+        status = fb_reader_read(load->reader, extract.fd, extract.path, to, *bytes, extract.begin,
+                                error);
+    fb_extract_close(&extract);
+    return status;
+}
+
+static int load_picture(const struct fb_tar_source *tar, const struct fb_load *load,
+                        forebay_error *error)
+{
+    const struct fb_pictures *pictures = tar->pictures;
+    uint8_t *file = (uint8_t *)load->scratch.memory + pictures->work_bytes;
+    uint64_t bytes;
+    int status;
+
+    if (pictures->encoded)
+        return read_picture(tar, load, load->bytes, load->to, &bytes, error);
+    status = read_picture(tar, load, tar->picture_largest, file, &bytes, error);
+    if (!status)
+        status = fb_pictures_load(pictures, file, bytes, load->to, load->bytes,
+                                  load->scratch.memory, error);
+    return status;
+}
+
+static int look_at_picture(const struct fb_tar_source *tar, const struct fb_load *load,
+                           uint64_t *known, forebay_error *error)
+{
+    uint8_t *file = (uint8_t *)load->scratch.memory + tar->pictures->work_bytes;
+    uint64_t bytes, most = fb_min(FB_PICTURES_HEADER_BYTES, tar->picture_largest);
+    uint32_t width, height;
+    int status;
+
+    for (;;) {
+        status = read_picture(tar, load, most, file, &bytes, error);
+        if (!status)
+            status = fb_picture_size(&tar->pictures->options, file, bytes, &width, &height, error);
+        if (!fb_status_is_data(status) || bytes < most || most == tar->picture_largest)
+            break;
+        most = tar->picture_largest; /* the header is longer than most are */
+    }
+    if (!status)
+        *known = 1 + ((uint64_t)height << 32 | width);
+    return status;
+}
+
+static int tar_finish(const struct fb_source *source, uint64_t sample, const void *in,
+                      struct fb_extent extent, struct fb_random random, void *out,
+                      uint64_t out_bytes, struct fb_scratch scratch, forebay_error *error)
+{
+    const struct fb_tar_source *tar = (const struct fb_tar_source *)source;
+    int status = fb_pictures_finish(tar->pictures, in, extent.rows, random, out, out_bytes,
+                                    scratch.memory, error);
+    unsigned field = 0;
+
+    while (!is_picture(tar, field)) /* mostly there is only one */
+        field++;
+    return name_member(tar, sample, field, status, error);
+}
+
+static int tar_check(const struct fb_source *source, uint64_t unit, const void *in,
+                     struct fb_extent extent, struct fb_scratch scratch, forebay_error *error)
+{
+    const struct fb_tar_source *tar = (const struct fb_tar_source *)source;
+    int status = fb_pictures_check(tar->pictures, in, extent.rows, scratch.memory, error);
+
+    return name_member(tar, unit / source->field_count, (unsigned)(unit % source->field_count),
+                       status, error);
+}
+
+/* ---- the rest of the seam ---- */
+
 static int tar_load(const struct fb_source *source, const struct fb_load *load,
                     forebay_error *error)
 {
@@ -220,6 +318,9 @@ static int tar_load(const struct fb_source *source, const struct fb_load *load,
     if (load->scratch.bytes < source->scratch_bytes)
         return fb_fail(error, FOREBAY_BAD_USE, "tar: a load needs %" PRIu64 " bytes of scratch",
                        source->scratch_bytes);
+    if (is_picture(tar, number))
+        return name_member(tar, load->unit / source->field_count, number,
+                           load_picture(tar, load, error), error);
     status = look_and_check(tar, load, &decoded, &extract, error);
     if (status)
         return status;
@@ -250,25 +351,41 @@ static _Atomic uint64_t *extent_at(const struct fb_tar_source *tar, uint64_t sam
     return &tar->extents[sample * tar->looked_count + tar->fields[field].looked];
 }
 
+/* What was looked up before. */
+static struct fb_extent extent_known(const struct fb_tar_source *tar, uint64_t sample,
+                                     unsigned field)
+{
+    uint64_t known = atomic_load_explicit(extent_at(tar, sample, field), memory_order_relaxed);
+
+    if (known == 0)
+        return (struct fb_extent){ .known = FB_EXTENT_UNKNOWN };
+    if (known == FB_TAR_BROKEN)
+        return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
+    if (is_picture(tar, field))
+        return (struct fb_extent){ .known = FB_EXTENT_EXACT,
+                                   .rows = (known - 1) >> 32,
+                                   .columns = (known - 1) & UINT32_MAX };
+    return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = known - 1, .columns = 1 };
+}
+
 static struct fb_extent tar_extent(const struct fb_source *source, uint64_t unit)
 {
     const struct fb_tar_source *tar = (const struct fb_tar_source *)source;
-    uint64_t sample = unit / source->field_count, known;
+    uint64_t sample = unit / source->field_count;
     unsigned field = (unsigned)(unit % source->field_count);
     const struct fb_tar_cell *cell = fb_tar_cell_of(tar, sample, field);
+    bool picture = is_picture(tar, field);
 
-    if (cell->block == 0)
+    if (cell->block == 0 ||
+        (picture && (cell->bytes == 0 || cell->bytes > tar->pictures->file_bytes_max)))
         return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
-    if (source->fields[field].ndim == 0)
-        return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = 1, .columns = 1 };
-    if (tar->fields[field].looked == FB_TAR_FIELDS)
-        return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = cell->bytes, .columns = 1 };
-    known = atomic_load_explicit(extent_at(tar, sample, field), memory_order_relaxed);
-    if (known == FB_TAR_BROKEN)
-        return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
-    if (known == 0)
-        return (struct fb_extent){ .known = FB_EXTENT_UNKNOWN };
-    return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = known - 1, .columns = 1 };
+    if (tar->fields[field].looked < FB_TAR_FIELDS)
+        return extent_known(tar, sample, field);
+    if (picture)
+        return fb_pictures_extent(tar->pictures, cell->bytes);
+    return (struct fb_extent){ .known = FB_EXTENT_EXACT,
+                               .columns = 1,
+                               .rows = source->fields[field].ndim ? cell->bytes : 1 };
 }
 
 static int tar_probe(struct fb_source *source, uint64_t unit, const struct fb_load *load,
@@ -279,16 +396,21 @@ static int tar_probe(struct fb_source *source, uint64_t unit, const struct fb_lo
     unsigned field = (unsigned)(unit % source->field_count);
     struct fb_decoded decoded;
     struct fb_extract extract;
-    int status = look_and_check(tar, load, &decoded, &extract, error);
+    uint64_t known = FB_TAR_BROKEN;
+    int status;
 
-    if (status && fb_status_is_data(status))
-        atomic_store_explicit(extent_at(tar, sample, field), FB_TAR_BROKEN, memory_order_relaxed);
-    if (status)
-        return status;
-    fb_extract_close(&extract);
-    atomic_store_explicit(extent_at(tar, sample, field), 1 + decoded.shape[0],
-                          memory_order_relaxed);
-    return FOREBAY_OK;
+    if (is_picture(tar, field)) {
+        status = name_member(tar, sample, field, look_at_picture(tar, load, &known, error), error);
+    } else {
+        status = look_and_check(tar, load, &decoded, &extract, error);
+        if (!status) {
+            fb_extract_close(&extract);
+            known = 1 + decoded.shape[0];
+        }
+    }
+    if (!status || fb_status_is_data(status))
+        atomic_store_explicit(extent_at(tar, sample, field), known, memory_order_relaxed);
+    return status;
 }
 
 const struct fb_source_ops fb_source_tar = {
@@ -300,5 +422,7 @@ const struct fb_source_ops fb_source_tar = {
     .extent = tar_extent,
     .probe = tar_probe,
     .load = tar_load,
+    .finish = tar_finish,
+    .check = tar_check,
     .place = tar_place,
 };

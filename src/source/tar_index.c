@@ -9,12 +9,13 @@
 #include "base/mix.h"
 #include "base/size.h"
 #include "decode/tar.h"
-#include "memory/host.h"
 #include "source/source_kinds.h"
+#include "source/store.h"
 
 #define SUFFIX ".index"
 #define NEAR_BYTES 32768u /* members so small that the next header is read along */
 #define FAR_BYTES 4096u
+#define ROOM_FOR 256 /* shards */
 
 const char *fb_tar_fault_text(enum fb_tar_fault fault)
 {
@@ -286,7 +287,7 @@ static bool load_records(struct fb_tar_index *index, int fd, const struct saved 
 
 /* True if the shard's part was found there and is right; else the index is as before. */
 static bool load(struct fb_tar_index *index, const struct fb_tar_shard *shard, const char *path,
-                 void *room)
+                 bool is_ours, void *room)
 {
     struct fb_tar_index before = *index;
     unsigned numbers[FB_TAR_EXTENSIONS];
@@ -300,6 +301,8 @@ static bool load(struct fb_tar_index *index, const struct fb_tar_shard *shard, c
     loaded = !fb_read_exactly(fd, &saved, sizeof(saved), 0, NULL) && is_for(&saved, shard) &&
              load_extensions(index, fd, &saved, numbers, &hash) &&
              load_records(index, fd, &saved, numbers, room, hash);
+    if (loaded && is_ours)
+        fb_store_touch(fd);
     close(fd);
     if (!loaded) { /* the tape may have moved; what was added to it is forgotten */
         uint64_t used = before.records.used;
@@ -334,7 +337,7 @@ int fb_tar_index_save(const struct fb_tar_index *index, const struct fb_tar_shar
     for (unsigned i = 0; i < index->extension_count; i++)
         saved.hash = hash_bytes(saved.hash, index->extensions[i].name, FB_NAME_BYTES);
     saved.hash = hash_bytes(saved.hash, records, count * sizeof(*records));
-    if (snprintf(half, sizeof(half), "%s.%ld", path, (long)getpid()) >= (int)sizeof(half))
+    if (snprintf(half, sizeof(half), "%s.tmp%ld", path, (long)getpid()) >= (int)sizeof(half))
         return fb_fail(error, FOREBAY_IO, "the path is too long: '%.60s...'", path);
     file = fopen(half, "wbe");
     if (!file)
@@ -354,15 +357,19 @@ int fb_tar_index_save(const struct fb_tar_index *index, const struct fb_tar_shar
 /* In the user's cache folder, by the hash of the shard's whole path. */
 static bool kept_path(const struct fb_tar_shard *shard, char *path, size_t size)
 {
-    size_t used;
-    int length;
+    return !fb_store_path(path, size, "tar", hash_bytes(0, shard->path, strlen(shard->path)), NULL);
+}
 
-    if (!fb_host_cache_folder(path, size))
-        return false;
-    used = strlen(path);
-    length = snprintf(path + used, size - used, "/tar-%016" PRIx64 ".fbt",
-                      hash_bytes(0, shard->path, strlen(shard->path)));
-    return length > 0 && (size_t)length < size - used;
+/* If it cannot be kept, it is looked for again the next time. */
+static void keep(const struct fb_tar_index *index, const struct fb_tar_shard *shard, uint64_t first,
+                 const char *path)
+{
+    uint64_t bytes = (record_count(index) - first) * sizeof(struct fb_tar_record);
+
+    /* Looking through the folder takes time: once for some shards, for all of them. */
+    if (index->scanned % ROOM_FOR == 1 && fb_store_make_room(path, bytes * ROOM_FOR, NULL))
+        return;
+    fb_tar_index_save(index, shard, first, path, NULL);
 }
 
 int fb_tar_index_add(struct fb_tar_index *index, const struct fb_tar_shard *shard,
@@ -374,14 +381,13 @@ int fb_tar_index_add(struct fb_tar_index *index, const struct fb_tar_shard *shar
 
     index->passed_before = index->passed_over;
     if (snprintf(beside, sizeof(beside), "%s" SUFFIX, shard->path) >= (int)sizeof(beside) ||
-        !load(index, shard, beside, room)) {
+        !load(index, shard, beside, false, room)) {
         if (!kept_path(shard, kept, sizeof(kept)))
             kept[0] = '\0';
-        if (!kept[0] || !load(index, shard, kept, room)) {
+        if (!kept[0] || !load(index, shard, kept, true, room)) {
             status = scan(index, shard, reader, room, error);
-            /* If it cannot be kept, it is looked for again the next time. */
             if (!status && kept[0])
-                fb_tar_index_save(index, shard, first, kept, NULL);
+                keep(index, shard, first, kept);
             return status;
         }
     }

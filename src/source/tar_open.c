@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "decode/cast.h"
 #include "memory/block.h"
 #include "source/tar_source.h"
 
@@ -291,6 +292,27 @@ static void describe_field(struct fb_tar_source *tar, unsigned number,
     tar->base.library_bytes = fb_max(tar->base.library_bytes, field->decoder->library_bytes);
 }
 
+/* What the configuration makes of every picture. */
+static int describe_picture(struct opening *opening, unsigned number, forebay_error *error)
+{
+    struct fb_tar_source *tar = opening->tar;
+    int status = FOREBAY_OK;
+
+    if (!tar->pictures) {
+        tar->pictures =
+            fb_block_new(tar->budget, FB_STAGE_INDEX, 1, sizeof(*tar->pictures), "pictures", error);
+        if (!tar->pictures)
+            return fb_failed(error);
+        status = fb_pictures_init(tar->pictures, opening->config, tar->budget, error);
+        if (status)
+            return status;
+    }
+    fb_pictures_describe(tar->pictures, &tar->base.fields[number]);
+    if (tar->base.fields[number].vary == 2)
+        tar->fields[number].looked = tar->looked_count++;
+    return FOREBAY_OK;
+}
+
 /* The first member that can be read says what all are. */
 static int look_at_field(struct opening *opening, unsigned number, forebay_error *error)
 {
@@ -298,6 +320,8 @@ static int look_at_field(struct opening *opening, unsigned number, forebay_error
     struct fb_decoded decoded = { .dtype = FOREBAY_U8, .ndim = 1 };
     int status = FOREBAY_OK;
 
+    if (tar->fields[number].decoder->is_picture)
+        return describe_picture(opening, number, error);
     if (!tar->fields[number].decoder->look) {
         describe_field(tar, number, &decoded);
         return FOREBAY_OK;
@@ -328,60 +352,97 @@ static int look_at_field(struct opening *opening, unsigned number, forebay_error
 
 /* ---- sizes ---- */
 
-static void measure_field(struct fb_tar_source *tar, unsigned number, bool *bounded)
+/* What is packed may become any size (0); all else is as large as its member, or less. */
+static uint64_t largest_unit(const struct fb_tar_source *tar, unsigned number, uint64_t member)
+{
+    const struct fb_field *field = &tar->base.fields[number];
+    const struct fb_decoder *decoder = tar->fields[number].decoder;
+
+    if (decoder->is_archive)
+        return 0;
+    if (decoder->is_sound)
+        return tar->frames_max * sizeof(float);
+    if (decoder->is_picture)
+        return tar->pictures->encoded ? member : fb_pictures_unit_bytes(tar->pictures);
+    return field->ndim ? fb_max(member, 1) : field->cell_bytes;
+}
+
+static void measure_field(struct fb_tar_source *tar, unsigned number)
 {
     struct fb_source *base = &tar->base;
-    struct fb_field *field = &base->fields[number];
-    const struct fb_decoder *decoder = tar->fields[number].decoder;
+    bool is_picture = tar->fields[number].decoder->is_picture;
     uint64_t most = 0;
 
     for (uint64_t i = 0; i < base->sample_count; i++) {
         const struct fb_tar_cell *cell = fb_tar_cell_of(tar, i, number);
 
-        if (cell->block == 0) {
+        if (cell->block == 0 || (is_picture && cell->bytes > tar->pictures->file_bytes_max)) {
             base->broken_count++;
             continue;
         }
         most = fb_max(most, cell->bytes);
-        base->unit_bytes_total += field->ndim ? cell->bytes : field->cell_bytes;
+        base->unit_bytes_total += is_picture && !tar->pictures->encoded
+                                      ? fb_pictures_unit_bytes(tar->pictures)
+                                      : cell->bytes;
     }
-    /* What is packed may become any size; all else is as large as its member, or less. */
-    field->bytes_max = fb_max(field->ndim ? most : field->cell_bytes, 1);
-    if (decoder->is_sound)
-        field->bytes_max = tar->frames_max * sizeof(float);
-    *bounded &= !decoder->is_archive && field->bytes_max > 0;
+    if (is_picture)
+        tar->picture_largest = fb_max(tar->picture_largest, fb_max(most, 1));
+    base->fields[number].bytes_max = largest_unit(tar, number, most);
+}
+
+/* A cast goes through memory that must be had beforehand. */
+static int check_casts(const struct opening *opening, forebay_error *error)
+{
+    const struct fb_source *base = &opening->tar->base;
+
+    for (unsigned f = 0; f < base->field_count; f++) {
+        const struct fb_field *field = &base->fields[f];
+        int status;
+
+        if (field->bytes_max ||
+            fb_cast_target(opening->config->batch_dtype, field->dtype) == field->dtype)
+            continue;
+        status = fb_fail(error, FOREBAY_BAD_CONFIG,
+                         "batch.dtype: how large '%s' may become is not "
+                         "known%s, so it cannot be cast",
+                         field->name,
+                         opening->tar->fields[f].decoder->is_sound
+                             ? " without source.rate and source.max_duration"
+                             : "");
+        fb_config_place(opening->config, "batch.dtype", error);
+        return status;
+    }
+    return FOREBAY_OK;
 }
 
 static int measure(struct opening *opening, forebay_error *error)
 {
     struct fb_tar_source *tar = opening->tar;
     struct fb_source *base = &tar->base;
-    bool bounded = true, floating = false;
+    bool bounded = true;
 
+    base->uniform = true;
     for (unsigned f = 0; f < base->field_count; f++) {
-        measure_field(tar, f, &bounded);
+        measure_field(tar, f);
+        bounded &= base->fields[f].bytes_max > 0;
         base->unit_bytes_max = fb_max(base->unit_bytes_max, base->fields[f].bytes_max);
-        floating |= base->fields[f].dtype >= FOREBAY_F16 && base->fields[f].dtype <= FOREBAY_F64;
+        base->uniform &= base->fields[f].vary == 0;
     }
-    if (!bounded) {
+    if (!bounded)
         base->unit_bytes_max = base->unit_bytes_total = 0;
-        for (unsigned f = 0; f < base->field_count; f++)
-            base->fields[f].bytes_max = 0;
+    if (tar->pictures) {
+        base->scratch_bytes =
+            fb_max(base->scratch_bytes, tar->pictures->work_bytes + tar->picture_largest);
+        base->library_bytes = fb_max(base->library_bytes, tar->pictures->options.limits.bytes);
     }
-    if (!bounded && floating && opening->config->batch_dtype != FB_CAST_KEEP) {
-        int status = fb_fail(error, FOREBAY_BAD_CONFIG,
-                             "batch.dtype: how large an .npz or a sound "
-                             "without source.max_duration may become is not known, so it cannot be "
-                             "cast");
-
-        fb_config_place(opening->config, "batch.dtype", error);
-        return status;
+    if (tar->looked_count) {
+        tar->extents =
+            fb_block_new(tar->budget, FB_STAGE_INDEX, base->sample_count * tar->looked_count,
+                         sizeof(*tar->extents), "sizes of members", error);
+        if (!tar->extents)
+            return fb_failed(error);
     }
-    if (tar->looked_count == 0)
-        return FOREBAY_OK;
-    tar->extents = fb_block_new(tar->budget, FB_STAGE_INDEX, base->sample_count * tar->looked_count,
-                                sizeof(*tar->extents), "sizes of members", error);
-    return tar->extents ? FOREBAY_OK : fb_failed(error);
+    return check_casts(opening, error);
 }
 
 static void describe(struct fb_tar_source *tar)
@@ -392,8 +453,11 @@ static void describe(struct fb_tar_source *tar)
     base->parts_max = base->field_count;
     base->raw = true;
     base->identity = fb_files_hash(&tar->files, fb_mix2(FB_KIND_TAR, tar->rate));
+    if (tar->pictures)
+        base->identity = fb_mix2(base->identity, fb_pictures_hash(tar->pictures));
     for (unsigned f = 0; f < base->field_count; f++) {
-        base->raw &= !tar->fields[f].decoder->library_bytes;
+        base->raw &= !tar->fields[f].decoder->library_bytes &&
+                     (!tar->fields[f].decoder->is_picture || tar->pictures->encoded);
         for (const char *at = base->fields[f].name; *at; at++)
             base->identity = fb_mix2(base->identity, (unsigned char)*at);
     }

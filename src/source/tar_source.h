@@ -8,6 +8,7 @@
 #include "decode/npz.h"
 #include "source/extract.h"
 #include "source/files.h"
+#include "source/pictures.h"
 #include "source/source_kinds.h"
 #include "source/tar_index.h"
 
@@ -36,10 +37,13 @@ struct fb_tar_source {
     struct fb_tar_index index; /* its records are gone when the source is open */
     unsigned column_count, looked_count;
     struct fb_tar_cell *cells; /* [sample][column] */
-    _Atomic uint64_t *extents; /* [sample][looked]: 0 unknown, FB_TAR_BROKEN, 1 + rows */
+    _Atomic uint64_t *extents; /* [sample][looked]: 0 unknown, FB_TAR_BROKEN, 1 + rows; pictures
+                                * 1 + (rows << 32 | columns) */
     struct fb_tar_field *fields;
-    uint32_t rate;       /* of sounds; 0: any */
-    uint64_t frames_max; /* of a sound; 0: any */
+    struct fb_pictures *pictures; /* NULL: no field has any */
+    uint64_t picture_largest;     /* of their files */
+    uint32_t rate;                /* of sounds; 0: any */
+    uint64_t frames_max;          /* of a sound; 0: any */
 };
 
 static inline const struct fb_tar_cell *fb_tar_cell_of(const struct fb_tar_source *tar,

@@ -308,3 +308,33 @@ def test_sounds_in_shards(tmp_path):
             waves[i] = soundfile.read(io.BytesIO(to.getvalue()), dtype="float32")[0]
     for sample, wave in zip(load(path), waves):
         assert np.array_equal(sample["flac"], wave)
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"size": 32}, {"size": [24, 40], "crop": "center", "mean": 0.5, "std": 0.25},
+    {"size": 24, "crop": "random", "flip": True, "layout": "chw", "mean": [0.4, 0.5, 0.6]},
+])
+def test_pictures_in_shards_are_those_of_loose_files(tmp_path, options):
+    image = pytest.importorskip("PIL.Image")
+    rng = np.random.default_rng(3)
+    folder = tmp_path / "files" / "one"
+    folder.mkdir(parents=True)
+    path = tmp_path / "p.tar"
+    with tarfile.open(path, "w") as archive:
+        for i in range(7):
+            pixels = rng.integers(0, 255, (50 + 7 * i, 90 - 5 * i, 3)).astype("u1")
+            name = f"{i}.{'png' if i % 2 else 'jpg'}"
+            image.fromarray(pixels).save(folder / name)
+            member(archive, f"{i}.jpg", (folder / name).read_bytes())
+            member(archive, f"{i}.cls", b"%d" % i)
+    seen = []
+    for source in ({"kind": "images", "path": f"{tmp_path}/files/*/*"},
+                   {"kind": "tar", "path": str(path)}):
+        config = {"source": {**source, **options}, "batch": {"size": 2, "collate": "pad"},
+                  "memory": {"budget": "128MiB"}, "workers": 2}
+        name = "image" if source["kind"] == "images" else "jpg"
+        with forebay.Loader(config, as_="numpy") as loader:
+            seen.append([(b["index"].copy(), b[name].copy()) for _ in range(2) for b in loader])
+    for (index, one), (other_index, other) in zip(*seen, strict=True):
+        assert np.array_equal(index, other_index)
+        assert one.dtype == other.dtype and np.array_equal(one, other)
