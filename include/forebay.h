@@ -48,6 +48,7 @@ extern "C" {
 
 /* Every status, once: the enum, its names and the Python exceptions are made from this list. */
 #define FOREBAY_STATUS_MAP(X)                                              \
+    X(MISS, 3, "it is not in the cache")                                   \
     X(TIMEOUT, 2, "nothing was ready in time")                             \
     X(END, 1, "the epoch is over")                                         \
     X(OK, 0, "success")                                                    \
@@ -213,6 +214,81 @@ FOREBAY_API int forebay_set(forebay_loader *loader, const char *key, const char 
 /* All of `forebay run --json`, as one JSON object. Writes at most `size` bytes with the NUL and
  * returns the length that was needed, like snprintf. */
 FOREBAY_API size_t forebay_stats_json(forebay_loader *loader, char *text, size_t size);
+
+/* ---- A cache of one's own: items of any bytes by number, one for all processes of a node ----
+ *
+ *     if (forebay_cache_find(cache, number, &item, &error) == FOREBAY_OK) {
+ *         forebay_cache_read(cache, &item, 0, memory, item.bytes, &error);
+ *         forebay_cache_done(cache, &item);
+ *     } else {                               (FOREBAY_MISS)
+ *         load(number, memory, &bytes);
+ *         forebay_cache_put(cache, number, &(forebay_piece){ memory, bytes }, 1, load_ns, &error);
+ *     }
+ *
+ * Processes that open one of the same identity and number of items share it: an item is kept once,
+ * and the limit is of all together. A child of a fork is a process of its own and joins by itself,
+ * with its first call. It lives as long as one process has it open; a kill -9 of any of them loses
+ * nothing and leaves nothing. All functions [any thread]. */
+
+typedef struct forebay_cache forebay_cache;
+
+typedef struct forebay_cache_options {
+    size_t struct_bytes;  /* set by FOREBAY_CACHE_OPTIONS_INIT */
+    const char *identity; /* any text: who says the same, with as many items, shares */
+    uint64_t items;       /* they are numbered 0 .. items - 1 */
+    uint64_t limit_bytes; /* of items and index, of all processes together */
+    const char *policy;   /* "fill" (NULL) keeps what came first, "lru" what was used last */
+    forebay_log_fn log;   /* NULL: silent */
+    void *data;
+} forebay_cache_options;
+#define FOREBAY_CACHE_OPTIONS_INIT { .struct_bytes = sizeof(forebay_cache_options) }
+
+/* Where sharing is impossible it says so (log, level 1) and nothing is kept: a cache for each
+ * process would multiply the memory. */
+FOREBAY_API int forebay_cache_open(forebay_cache **out, const forebay_cache_options *options,
+                                   forebay_error *error);
+FOREBAY_API void forebay_cache_close(forebay_cache *cache);
+
+/* An item that stays where it is until forebay_cache_done. */
+typedef struct forebay_item {
+    uint64_t number;
+    uint64_t bytes;
+    uint64_t use;       /* this use's number among those of all processes, from 1; also of a miss */
+    uint64_t inside[3]; /* the cache's own */
+} forebay_item;
+
+/* FOREBAY_OK, and then forebay_cache_done is due; or FOREBAY_MISS. */
+FOREBAY_API int forebay_cache_find(forebay_cache *cache, uint64_t number, forebay_item *item,
+                                   forebay_error *error);
+/* Copy bytes [offset, offset + bytes) of it out. */
+FOREBAY_API int forebay_cache_read(forebay_cache *cache, const forebay_item *item, uint64_t offset,
+                                   void *to, uint64_t bytes, forebay_error *error);
+FOREBAY_API void forebay_cache_done(forebay_cache *cache, forebay_item *item);
+
+/* Keep a copy of these pieces, one behind the other, as one item; `load_ns` is what it cost to make
+ * them. FOREBAY_MISS: it was not kept (no room, or somebody else did just now). */
+typedef struct forebay_piece {
+    const void *data;
+    uint64_t bytes;
+} forebay_piece;
+FOREBAY_API int forebay_cache_put(forebay_cache *cache, uint64_t number,
+                                  const forebay_piece *pieces, size_t count, uint64_t load_ns,
+                                  forebay_error *error);
+
+/* Change the limit, for all processes; within a quarter of a second. */
+FOREBAY_API int forebay_cache_set_limit(forebay_cache *cache, uint64_t limit_bytes,
+                                        forebay_error *error);
+/* Drop all items that nobody is reading and give their memory back. */
+FOREBAY_API int forebay_cache_clear(forebay_cache *cache, forebay_error *error);
+
+typedef struct forebay_cache_stats {
+    uint64_t items, bytes, limit_bytes;             /* of the whole cache */
+    uint64_t hits, misses, evictions;               /* of all processes, living and dead */
+    uint64_t processes;                             /* that share it now; 0: nothing is kept */
+    uint64_t lap_hits, lap_misses;                  /* since the last call with `lap` by anyone */
+} forebay_cache_stats;
+FOREBAY_API int forebay_cache_read_stats(forebay_cache *cache, bool lap, forebay_cache_stats *stats,
+                                         forebay_error *error);
 
 #ifdef __cplusplus
 }

@@ -14,6 +14,7 @@ from ._forebay import NoMemoryError as NoMemoryError
 from ._forebay import NotBuiltError as NotBuiltError
 from ._forebay import OverBudgetError as OverBudgetError
 from ._forebay import StoppedError as StoppedError
+from .cached import Cached as Cached
 from .device import DeviceDataset as DeviceDataset
 from .device import DeviceLoader as DeviceLoader
 from .device import retry_on_oom as retry_on_oom

@@ -3,6 +3,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+
+#define HUGE_BYTES ((size_t)2 << 20)
+#define HUGE_FROM (2 * HUGE_BYTES)
 
 static const struct {
     const char *name, *numpy;
@@ -38,16 +42,27 @@ static struct share *share_new(forebay_batch *batch)
     return share;
 }
 
-struct share *share_copy(const void *data, size_t bytes)
+static struct share *share_new_bytes(size_t bytes)
 {
-    size_t whole = (COPY_OFFSET + bytes + 63) / 64 * 64;
-    struct share *share = aligned_alloc(64, whole);
+    size_t step = bytes >= HUGE_FROM ? HUGE_BYTES : 64;
+    size_t whole = (COPY_OFFSET + bytes + step - 1) / step * step;
+    struct share *share = aligned_alloc(step, whole);
 
     if (!share)
         return NULL;
+    if (step == HUGE_BYTES) /* each small page would be a fault; this is only a wish */
+        madvise(share, whole, MADV_HUGEPAGE);
     atomic_init(&share->references, 1);
     share->batch = NULL;
-    memcpy((char *)share + COPY_OFFSET, data, bytes);
+    return share;
+}
+
+struct share *share_copy(const void *data, size_t bytes)
+{
+    struct share *share = share_new_bytes(bytes);
+
+    if (share)
+        memcpy((char *)share + COPY_OFFSET, data, bytes);
     return share;
 }
 
@@ -107,6 +122,30 @@ static PyObject *field_new(const struct module_state *state, const forebay_batch
     self->dtype = from->dtype;
     self->device_type = batch->device_type;
     self->device_id = batch->device_id;
+    return (PyObject *)self;
+}
+
+PyObject *field_of_bytes(const struct module_state *state, size_t bytes, void **data)
+{
+    struct field *self = PyObject_New(struct field, state->field_type);
+
+    if (!self)
+        return NULL;
+    *self = (struct field){ .ob_base = self->ob_base,
+                            .share = share_new_bytes(bytes),
+                            .shape = malloc(2 * sizeof(*self->shape)),
+                            .bytes = bytes,
+                            .dtype = FOREBAY_U8,
+                            .ndim = 1,
+                            .device_type = 1 };
+    if (!self->share || !self->shape) {
+        Py_DECREF(self);
+        return PyErr_NoMemory();
+    }
+    self->strides = self->shape + 1;
+    self->shape[0] = (Py_ssize_t)bytes;
+    self->strides[0] = 1;
+    *data = self->data = (char *)self->share + COPY_OFFSET;
     return (PyObject *)self;
 }
 

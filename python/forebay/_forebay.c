@@ -17,6 +17,7 @@ static int module_exec(PyObject *module)
 
     if (errors_add(module, state) || add_type(module, &state->loader_type, &loader_spec) ||
         add_type(module, &state->budget_type, &budget_spec) ||
+        add_type(module, &state->cache_type, &cache_spec) ||
         add_type(module, &state->field_type, &field_spec) ||
         PyModule_AddStringConstant(module, "version", FOREBAY_VERSION))
         return -1;
@@ -29,6 +30,7 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
 
     Py_VISIT(state->loader_type);
     Py_VISIT(state->budget_type);
+    Py_VISIT(state->cache_type);
     Py_VISIT(state->field_type);
     Py_VISIT(state->error);
     for (size_t i = 0; i < ERROR_CLASSES_MAX; i++)
@@ -42,6 +44,7 @@ static int module_clear(PyObject *module)
 
     Py_CLEAR(state->loader_type);
     Py_CLEAR(state->budget_type);
+    Py_CLEAR(state->cache_type);
     Py_CLEAR(state->field_type);
     Py_CLEAR(state->error);
     for (size_t i = 0; i < ERROR_CLASSES_MAX; i++)

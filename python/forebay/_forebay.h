@@ -3,6 +3,7 @@
  *
  *   _forebay.c  the module: its types and functions
  *   _budget.c   Budget
+ *   _cache.c    Cache: parts of samples in the node's cache
  *   _loader.c   Loader over forebay_open, next, set, close; the GIL is released in each
  *   _batch.c    Field: one field of a batch, as a buffer; shares its batch or owns a copy
  *   _dlpack.c   Field.__dlpack__: the same memory for whoever speaks DLPack
@@ -30,7 +31,7 @@
 #define SLOT(function) ((void *)(uintptr_t)(function))
 
 struct module_state {
-    PyTypeObject *loader_type, *budget_type, *field_type;
+    PyTypeObject *loader_type, *budget_type, *cache_type, *field_type;
     PyObject *error; /* forebay.Error */
     PyObject *error_classes[ERROR_CLASSES_MAX]; /* by -status */
 };
@@ -82,6 +83,8 @@ struct share *share_copy(const void *data, size_t bytes);
 void share_keep(struct share *share);
 void share_drop(struct share *share);
 
+/* A Field of `bytes` bytes of its own, at *data and not yet written. */
+PyObject *field_of_bytes(const struct module_state *state, size_t bytes, void **data);
 /* A dict of name -> Field. Takes over the batch, also when it fails. */
 PyObject *batch_fields(const struct module_state *state, forebay_batch *batch);
 extern PyType_Spec field_spec;
@@ -91,7 +94,7 @@ extern PyType_Spec field_spec;
 PyObject *field_dlpack(PyObject *object, PyObject *args, PyObject *keywords);
 PyObject *field_dlpack_device(PyObject *object, PyObject *unused);
 
-/* ---- _budget.c, _loader.c ---- */
+/* ---- _budget.c, _cache.c, _loader.c ---- */
 
 struct budget {
     PyObject_HEAD
@@ -100,5 +103,6 @@ struct budget {
 };
 
 extern PyType_Spec budget_spec;
+extern PyType_Spec cache_spec;
 extern PyType_Spec loader_spec;
 #endif

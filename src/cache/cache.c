@@ -56,6 +56,11 @@ static int segment_open(struct fb_cache *cache, forebay_error *error)
         cache->local_bytes += FB_SERVICE_BYTES;
         return FOREBAY_OK;
     }
+    if (cache->options.together) {
+        if (error)
+            *error = why;
+        return why.status;
+    }
     fb_warn(cache->options.log, "cache: not shared with other processes: %s", why.message);
     return private_open(cache, error);
 }
@@ -164,33 +169,34 @@ static uint64_t slot_hint(const struct fb_cache_pin *pin)
     return (uint64_t)(uintptr_t)pin >> 14;
 }
 
-/* Announce, then look: see members.h. */
+/* Announce, then look: see members.h. `bytes` 0: of any size. */
 static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uint64_t next_use,
                       struct fb_cache_pin *pin)
 {
     struct fb_segment *segment = &cache->segment;
     struct fb_entry *entry = &segment->entries[unit];
-    uint64_t slot, head;
+    uint64_t slot, head, has;
 
     if (!fb_pin_set(segment, &cache->member, unit, slot_hint(pin), &slot))
         return false;
     head = atomic_load(&entry->state) == FB_READY ? atomic_load(&entry->head) : FB_PAGE_NONE;
-    if (head >= segment->geometry.pages || atomic_load(&entry->bytes) != bytes) {
+    has = atomic_load(&entry->bytes);
+    if (head >= segment->geometry.pages || (bytes && has != bytes)) {
         fb_pin_clear(segment, &cache->member, slot);
         return false;
     }
     if (atomic_load_explicit(&cache->policy, memory_order_relaxed) != FB_POLICY_FILL)
         atomic_store_explicit(&entry->when, stamp(cache, next_use), memory_order_relaxed);
-    *pin = (struct fb_cache_pin){ .unit = unit, .bytes = bytes, .entry = slot, .page = head };
+    *pin = (struct fb_cache_pin){ .unit = unit, .bytes = has, .entry = slot, .page = head };
     return true;
 }
 
 /* Be the one reader, if the policy admits the unit. *lost: somebody else is it. */
-static bool become_reader(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uint64_t next_use,
+static bool become_reader(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uint64_t when,
                           struct fb_cache_pin *pin, bool *lost)
 {
     struct fb_segment *segment = &cache->segment;
-    struct fb_candidate newcomer = { .unit = unit, .when = stamp(cache, next_use), .bytes = bytes };
+    struct fb_candidate newcomer = { .unit = unit, .when = when, .bytes = bytes };
     uint64_t slot;
     uint32_t head;
     bool fresh;
@@ -260,7 +266,7 @@ enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64
                 return miss(cache); /* no free pin, or it is not what was asked for */
             break;
         case FB_FREE:
-            if (become_reader(cache, unit, bytes, next_use, pin, &lost)) {
+            if (become_reader(cache, unit, bytes, stamp(cache, next_use), pin, &lost)) {
                 count(cache, FB_COUNT_MISSES);
                 return FB_CACHE_FILL;
             }
@@ -281,6 +287,45 @@ enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64
         }
     }
     return miss(cache);
+}
+
+enum fb_cache_answer fb_cache_look(struct fb_cache *cache, uint64_t unit, uint64_t *use,
+                                   struct fb_cache_pin *pin)
+{
+    *use = 0;
+    if (!atomic_load_explicit(cache->alive, memory_order_relaxed))
+        return FB_CACHE_MISS;
+    *use = atomic_fetch_add_explicit(&cache->segment.header->uses, 1, memory_order_relaxed) + 1;
+    for (int turn = 0; turn <= 10 && unit < cache->segment.geometry.entries; turn++) {
+        enum fb_phase phase = fb_state_phase(fb_entry_state(&cache->segment, unit));
+
+        if (phase == FB_READY && pin_ready(cache, unit, 0, 0, pin)) {
+            count(cache, FB_COUNT_HITS);
+            return FB_CACHE_HIT;
+        }
+        if (phase != FB_DYING) /* absent, being filled, or READY without a free pin */
+            break;
+        pause_for(turn);
+    }
+    return miss(cache);
+}
+
+enum fb_cache_answer fb_cache_offer(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                    uint64_t load_ns, struct fb_cache_pin *pin)
+{
+    uint64_t now = fb_now_ns(), began = now - fb_min(now, load_ns);
+    bool fill = atomic_load(&cache->policy) == FB_POLICY_FILL, lost;
+
+    if (!atomic_load_explicit(cache->alive, memory_order_relaxed) || !bytes ||
+        unit >= cache->segment.geometry.entries ||
+        fb_entry_state(&cache->segment, unit) != FB_FREE)
+        return FB_CACHE_MISS;
+    /* fill learns from this moment what loading costs; lru wants to know the last use. */
+    if (become_reader(cache, unit, bytes, fill ? began : now, pin, &lost))
+        return FB_CACHE_FILL;
+    if (!lost)
+        count(cache, FB_COUNT_BYPASSES);
+    return FB_CACHE_MISS;
 }
 
 /* ---- bytes ---- */
@@ -313,6 +358,20 @@ static int check_range(struct fb_cache *cache, const struct fb_cache_pin *pin, u
     return FOREBAY_OK;
 }
 
+/* Bytes from `within` page `page` on, up to `most`, that lie in one piece; *last is its last page.
+ * Pages are taken from the lowest free one up, so that most units are a few pieces. */
+static uint64_t piece(const struct fb_segment *segment, const struct fb_cache_pin *pin,
+                      uint64_t page, uint64_t within, uint64_t most, uint64_t *last)
+{
+    uint64_t page_bytes = segment->geometry.page_bytes, bytes = page_bytes - within, next;
+    struct fb_cache_pin here = *pin;
+
+    for (*last = here.page = page; bytes < most; *last = here.page = next, bytes += page_bytes)
+        if (!page_of(segment, &here, 1, &next) || next != here.page + 1)
+            break;
+    return fb_min(bytes, most);
+}
+
 /* One loop for both ways: `to` or `from` is NULL. */
 static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset,
                       char *to, const char *from, uint64_t bytes, forebay_error *error)
@@ -324,7 +383,7 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
     int status = check_range(cache, pin, offset, bytes, error);
 
     while (!status && bytes) {
-        uint64_t part = fb_min(bytes, page_bytes - within), page, at;
+        uint64_t part, page, last, at;
 
         if (!page_of(segment, &here, skip, &page))
             return fb_fail(error, FOREBAY_BAD_DATA,
@@ -332,9 +391,10 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
                            "the shared memory",
                            (unsigned long long)pin->unit);
         at = page * page_bytes + within;
+        part = piece(segment, pin, page, within, bytes, &last);
         status = to ? fb_segment_get(segment, at, to, part, error)
                     : fb_segment_put(segment, at, from, part, (pin->entry & FRESH) != 0, error);
-        here.page = page;
+        here.page = last;
         skip = 1;
         within = 0;
         bytes -= part;
@@ -474,6 +534,17 @@ void fb_cache_read_report(struct fb_cache *cache, struct fb_cache_report *report
     report->bypasses = own_count(cache, FB_COUNT_BYPASSES);
     report->evictions = own_count(cache, FB_COUNT_EVICTIONS);
     report->waits = own_count(cache, FB_COUNT_WAITS);
+}
+
+void fb_cache_read_lap(struct fb_cache *cache, struct fb_cache_report *report)
+{
+    struct fb_header *header = cache->segment.header;
+
+    fb_cache_read_report_together(cache, report);
+    if (!atomic_load(cache->alive))
+        return;
+    report->hits -= fb_min(report->hits, atomic_exchange(&header->lap_hits, report->hits));
+    report->misses -= fb_min(report->misses, atomic_exchange(&header->lap_misses, report->misses));
 }
 
 double fb_cache_hit_rate(const struct fb_cache_report *report)

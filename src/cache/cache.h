@@ -46,6 +46,11 @@ struct fb_cache_options {
         job; /* members with another one follow another order; 0: not known, none in particular */
     const struct fb_cache_memory *memory; /* NULL: this machine's */
     uint64_t keep_s; /* stays warm for so long after the last process left; 0: does not */
+    uint64_t page_bytes; /* where units are unequal; 0: a sixteenth of the median */
+    /* limit_bytes is of all members together: one of them has it in its ledger, and when that one
+     * leaves or dies another. `budget` is then the cache's own, and sharing is a must: a member that
+     * cannot join fails to open, because a private cache each would multiply the memory. */
+    bool together;
 };
 
 int fb_cache_open(struct fb_cache **out, const struct fb_cache_options *options,
@@ -72,6 +77,13 @@ struct fb_cache_pin {
  * a worker that holds no unfilled claim of its own. */
 enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
                                    uint64_t next_use, bool wait, struct fb_cache_pin *pin);
+/* For whoever knows a unit's size only after reading it: HIT with pin->bytes set, or MISS; never
+ * waits for another's fill. *use: the number of this use among those of all members, from 1. */
+enum fb_cache_answer fb_cache_look(struct fb_cache *cache, uint64_t unit, uint64_t *use,
+                                   struct fb_cache_pin *pin);
+/* What was read after such a miss in `load_ns`: FILL, or MISS if it is not admitted. */
+enum fb_cache_answer fb_cache_offer(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                    uint64_t load_ns, struct fb_cache_pin *pin);
 /* Copy bytes [offset, offset + bytes) of a pinned unit out, or of one being filled in. */
 int fb_cache_read(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset, void *to,
                   uint64_t bytes, forebay_error *error);
@@ -86,6 +98,8 @@ void fb_cache_done(struct fb_cache *cache, struct fb_cache_pin *pin);
 void fb_cache_last_epoch(struct fb_cache *cache, bool last);
 /* Change this process's share of the limit; evicts down to it. Returns what was reached. */
 uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes);
+/* Evict all that nobody is using right now and give the memory back to the system. */
+void fb_cache_clear(struct fb_cache *cache);
 
 struct fb_cache_report {
     uint64_t items, bytes, limit_bytes;
@@ -98,6 +112,8 @@ struct fb_cache_report {
 void fb_cache_read_report(struct fb_cache *cache, struct fb_cache_report *report);
 /* The counts of all members, living and dead. */
 void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_report *report);
+/* Hits and misses of all members since the last call by any of them; the rest as above. */
+void fb_cache_read_lap(struct fb_cache *cache, struct fb_cache_report *report);
 /* NAN before the first use. */
 double fb_cache_hit_rate(const struct fb_cache_report *report);
 bool fb_cache_is_shared(const struct fb_cache *cache);

@@ -54,6 +54,43 @@ static uint64_t share_of(const struct fb_cache *cache, uint64_t limit)
     return share & ~(STEP_BYTES - 1);
 }
 
+/* ---- `together`: one member gives for all ---- */
+
+/* Become the giver if there is none. The row of a dead one is taken until it was swept. */
+static bool elect(struct fb_cache *cache)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t giver = atomic_load(&segment->header->giver), life;
+    unsigned row = (unsigned)(giver >> 3 & 0xff);
+
+    if (giver == (cache->member.token | 1))
+        return true;
+    life = giver ? atomic_load(&segment->rows[row % segment->geometry.rows].life) : 0;
+    if (fb_life_taken(life) && fb_life_generation(life) == (uint32_t)(giver >> 32))
+        return false;
+    return atomic_compare_exchange_strong(&segment->header->giver, &giver,
+                                          cache->member.token | 1);
+}
+
+/* Give all of it at once: the others fill, too, and cannot give. */
+static void give_all(struct fb_cache *cache, uint64_t limit)
+{
+    struct fb_budget_report ledger;
+    uint64_t more;
+
+    /* What is still in use above a lowered limit must not press on the rest. */
+    fb_budget_read(cache->options.budget, &ledger);
+    fb_budget_set_limit(cache->options.budget, fb_max(limit, ledger.used));
+    pthread_mutex_lock(&cache->lock);
+    cache->limit = limit;
+    cache->share = share_of(cache, limit);
+    more = cache->share - fb_min(cache->share, cache->given);
+    if (more && reserve(cache, more))
+        give_locked(cache, cache->given + more);
+    pthread_mutex_unlock(&cache->lock);
+    fb_member_share(&cache->segment, &cache->member, limit);
+}
+
 static int check_limit(const struct fb_cache *cache, uint64_t index, forebay_error *error)
 {
     uint64_t limit = cache->options.limit_bytes, page = cache->segment.layout.page_cost;
@@ -61,6 +98,11 @@ static int check_limit(const struct fb_cache *cache, uint64_t index, forebay_err
 
     if (limit >= need)
         return FOREBAY_OK;
+    if (cache->options.together)
+        return fb_fail(error, FOREBAY_OVER_BUDGET,
+                       "a cache of %llu bytes cannot hold one item and its index: give it %llu or "
+                       "more",
+                       (unsigned long long)limit, (unsigned long long)need);
     return fb_fail(error, FOREBAY_OVER_BUDGET,
                    "a cache of %llu bytes cannot hold one unit and its index: raise memory.cache "
                    "to %llu or more, or set it to off",
@@ -69,8 +111,9 @@ static int check_limit(const struct fb_cache *cache, uint64_t index, forebay_err
 
 int fb_limit_open(struct fb_cache *cache, forebay_error *error)
 {
-    uint64_t index = index_missing(cache);
-    int status = check_limit(cache, index, error);
+    bool together = cache->options.together, giver = together && elect(cache);
+    uint64_t index = !together || giver ? index_missing(cache) : 0;
+    int status = check_limit(cache, together ? cache->segment.layout.fixed_bytes : index, error);
 
     if (status)
         return status;
@@ -87,6 +130,15 @@ int fb_limit_open(struct fb_cache *cache, forebay_error *error)
         return status;
     }
     cache->limit = cache->options.limit_bytes;
+    if (together) {
+        uint64_t none = 0;
+
+        give_locked(cache, index);
+        atomic_compare_exchange_strong(&cache->segment.header->wanted, &none, cache->limit);
+        if (giver)
+            give_all(cache, atomic_load(&cache->segment.header->wanted));
+        return FOREBAY_OK;
+    }
     cache->share = share_of(cache, cache->limit);
     fb_member_share(&cache->segment, &cache->member, cache->limit);
     give_locked(cache, index);
@@ -254,10 +306,34 @@ static void take_over_locked(struct fb_cache *cache)
     give_locked(cache, cache->given + want);
 }
 
+/* Follow the limit as it was last set. Only the giver evicts: between a giver's end and the next
+ * one's beginning nothing is given, and nothing shall be lost for that. */
+static void follow(struct fb_cache *cache)
+{
+    uint64_t limit = atomic_load(&cache->segment.header->wanted), share, least;
+
+    pthread_mutex_lock(&cache->lock);
+    least = cache->local_bytes + cache->segment.layout.fixed_bytes + STEP_BYTES;
+    share = cache->share;
+    pthread_mutex_unlock(&cache->lock);
+    limit = fb_max(limit, least); /* the index stays, whatever the limit */
+    if (share_of(cache, limit) < share) {
+        shrink_to(cache, share_of(cache, limit), false);
+        give_all(cache, limit);
+    } else if (share_of(cache, limit) > share) {
+        give_all(cache, limit);
+    }
+}
+
 void fb_limit_settle(struct fb_cache *cache)
 {
     uint64_t mine;
 
+    if (cache->options.together) {
+        if (!elect(cache))
+            return;
+        follow(cache);
+    }
     pthread_mutex_lock(&cache->lock);
     mine = cache->owed;
     cache->owed = 0;
@@ -273,6 +349,11 @@ uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes)
 
     if (!atomic_load(cache->alive))
         return 0;
+    if (cache->options.together) {
+        atomic_store(&cache->segment.header->wanted, fb_max(limit_bytes, 1));
+        fb_limit_settle(cache);
+        return fb_limit_together(cache);
+    }
     pthread_mutex_lock(&cache->lock);
     share = cache->share = share_of(cache, limit_bytes);
     cache->grow_not_before_ns = 0;
@@ -290,10 +371,18 @@ uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes)
     return reached;
 }
 
+void fb_cache_clear(struct fb_cache *cache)
+{
+    if (atomic_load(cache->alive))
+        fb_limit_trim(cache, 0);
+}
+
 uint64_t fb_limit_together(struct fb_cache *cache)
 {
     uint64_t all = fb_members_share(&cache->segment), own;
 
+    if (cache->options.together)
+        return atomic_load(&cache->segment.header->wanted);
     pthread_mutex_lock(&cache->lock);
     own = cache->limit;
     pthread_mutex_unlock(&cache->lock);

@@ -52,7 +52,9 @@ int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_optio
     uint64_t sixteenth = options->unit_bytes_median / CHAIN & ~(OS_PAGE - 1);
     struct fb_geometry chosen = {
         .entries = units_covered(options),
-        .page_bytes = options->unit_bytes ? options->unit_bytes : fb_max(sixteenth, OS_PAGE),
+        .page_bytes = options->unit_bytes   ? options->unit_bytes
+                      : options->page_bytes ? options->page_bytes
+                                            : fb_max(sixteenth, OS_PAGE),
         .rows = shared ? FB_ROWS_MAX : 1,
         .pins = (uint32_t)fb_min(fb_max(options->pins_max, shared ? 64 : 1), FB_PINS_MAX),
         .chained = options->unit_bytes == 0,

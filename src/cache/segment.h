@@ -51,6 +51,10 @@ struct fb_header {
     _Atomic uint64_t touched;    /* pages from here on hold no memory: never written, or punched */
     _Atomic uint64_t items_lost; /* correction of the rows' counters after deaths */
     _Atomic uint64_t drops;      /* how often it was dropped: then a keeper leaves */
+    _Atomic uint64_t giver;      /* `together`: token of the member that gives for all, | 1 */
+    _Atomic uint64_t wanted;     /* `together`: the limit as it was last set */
+    _Atomic uint64_t uses;       /* fb_cache_look: of all members */
+    _Atomic uint64_t lap_hits, lap_misses; /* fb_cache_read_lap: the counts at the last one */
 };
 
 /* Counters of a row. They go on counting through all members that have the row one after the
