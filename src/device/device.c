@@ -5,9 +5,25 @@
 #include <string.h>
 
 /* In the order `auto` tries them; host, which is always there, comes last. */
-static const struct fb_device_ops *const back_ends[] = { &fb_device_host };
+static const struct fb_device_ops *const back_ends[] = {
+    &fb_device_cuda,
+#ifdef FB_OPENCL
+    &fb_device_opencl,
+#endif
+    &fb_device_host,
+};
 /* Kinds that are known but not built. */
-static const char *const not_built[] = { "cuda", "opencl" };
+#ifdef FB_OPENCL
+static const char *const not_built[] = { NULL };
+#else
+static const char *const not_built[] = { "opencl", NULL };
+#endif
+
+const char *const fb_kernel_names[FB_KERNEL_COUNT] = {
+#define FB_X(name, text) text,
+    FB_KERNEL_MAP(FB_X)
+#undef FB_X
+};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define HIGHEST_NUMBER 1023
@@ -37,10 +53,11 @@ static const struct fb_device_ops *back_end_find(const char *kind)
 
 static int fail_kind(const char *text, const char *kind, forebay_error *error)
 {
-    for (size_t i = 0; i < COUNT(not_built); i++)
-        if (kind && !strcmp(not_built[i], kind))
+    for (size_t i = 0; kind && not_built[i]; i++)
+        if (!strcmp(not_built[i], kind))
             return fb_fail(error, FOREBAY_NOT_BUILT,
-                           "device.kind: %s is not built yet; use host or auto", text);
+                           "device.kind: %s: this forebay was built without %s; install its headers "
+                           "and build again, or use host or auto", text, kind);
     fb_fail(error, FOREBAY_BAD_CONFIG,
             "device.kind: '%s' is no device; the choices are host, auto, cuda:0, opencl:0 (or "
             "another number)",
@@ -55,26 +72,27 @@ static int open_any(struct fb_device **out, const struct fb_log *log, forebay_er
     int status = FOREBAY_NO_DEVICE;
 
     for (size_t i = 0; i < COUNT(back_ends) && status == FOREBAY_NO_DEVICE; i++) {
-        status = back_ends[i]->open(out, 0, log, error);
+        status = back_ends[i]->open(out, 0, true, log, error);
         if (status)
             continue;
         if (back_ends[i] == &fb_device_host)
-            fb_say(log, "device: auto takes host: no back end for a GPU is built yet");
+            fb_say(log, "device: auto takes host: no GPU was found");
         else
-            fb_say(log, "device: auto takes %s:0", back_ends[i]->kind);
+            fb_say(log, "device: auto takes %s:%u", back_ends[i]->kind, (*out)->number);
     }
     return status;
 }
 
-int fb_device_open(struct fb_device **out, const char *text, const struct fb_log *log,
-                   forebay_error *error)
+static int open_named(struct fb_device **out, const char *text, const struct fb_log *log,
+                      forebay_error *error)
 {
     const struct fb_device_ops *ops;
     char kind[16];
     unsigned number;
+    int status;
 
     if (!strcmp(text, "host"))
-        return fb_device_host.open(out, 0, log, error);
+        return fb_device_host.open(out, 0, false, log, error);
     if (!strcmp(text, "auto"))
         return open_any(out, log, error);
     if (!text_parse(text, kind, sizeof(kind), &number))
@@ -82,11 +100,33 @@ int fb_device_open(struct fb_device **out, const char *text, const struct fb_log
     ops = back_end_find(kind);
     if (!ops || ops == &fb_device_host) /* there is one host: it has no number */
         return fail_kind(text, kind, error);
-    return ops->open(out, number, log, error);
+    status = ops->open(out, number, false, log, error);
+    if (status)
+        fb_error_place(error, "device.kind");
+    return status;
+}
+
+int fb_device_open(struct fb_device **out, const char *text, const struct fb_log *log,
+                   forebay_error *error)
+{
+    struct fb_device *device;
+    int status = open_named(&device, text, log, error);
+
+    if (status)
+        return status;
+    atomic_init(&device->references, 1);
+    *out = device;
+    return FOREBAY_OK;
+}
+
+struct fb_device *fb_device_share(struct fb_device *device)
+{
+    atomic_fetch_add(&device->references, 1);
+    return device;
 }
 
 void fb_device_close(struct fb_device *device)
 {
-    if (device)
+    if (device && atomic_fetch_sub(&device->references, 1) == 1)
         device->ops->close(device);
 }

@@ -19,29 +19,6 @@ static void hear(void *data, int level, const char *line)
 }
 static const struct fb_log test_log = { .log = hear };
 
-static void the_host_copies_at_once(void **state)
-{
-    struct fb_device *device;
-    char from[10000];
-    void *memory = NULL, *event = from;
-
-    (void)state;
-    memset(from, 7, sizeof(from));
-    assert_int_equal(fb_device_open(&device, "host", &test_log, NULL), FOREBAY_OK);
-    assert_string_equal(device->ops->kind, "host");
-    assert_int_equal(device->ops->dlpack_type, 1);
-    assert_int_equal(device->ops->alloc(device, sizeof(from), &memory, NULL), FOREBAY_OK);
-    assert_int_equal((uintptr_t)memory % 64, 0);
-    assert_int_equal(device->ops->copy(device, memory, from, sizeof(from), &event, NULL),
-                     FOREBAY_OK);
-    assert_memory_equal(memory, from, sizeof(from));
-    assert_int_equal(device->ops->wait(device, event, NULL), FOREBAY_OK);
-    assert_int_equal(device->ops->copy(device, memory, NULL, 0, &event, NULL), FOREBAY_OK);
-    device->ops->free(device, memory, sizeof(from));
-    fb_device_close(device);
-    fb_device_close(NULL);
-}
-
 static void memory_that_cannot_be_is_told(void **state)
 {
     struct fb_device *device;
@@ -55,6 +32,7 @@ static void memory_that_cannot_be_is_told(void **state)
     fb_device_close(device);
 }
 
+/* No GPU in the machines that run this: PoCL, a CPU device, must not be taken. */
 static void auto_takes_the_host_and_says_so(void **state)
 {
     struct fb_device *device;
@@ -67,19 +45,20 @@ static void auto_takes_the_host_and_says_so(void **state)
     fb_device_close(device);
 }
 
-static void what_is_not_built_says_so(void **state)
+/* This test runs without a CUDA driver; if the machine has one, it has not a thousand devices. */
+static void what_is_not_there_says_so(void **state)
 {
-    static const char *const texts[] = { "cuda:0", "cuda:12", "opencl:0" };
     struct fb_device *device = NULL;
     forebay_error error;
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        assert_int_equal(fb_device_open(&device, texts[i], NULL, &error), FOREBAY_NOT_BUILT);
-        assert_non_null(strstr(error.message, texts[i]));
-        assert_non_null(strstr(error.message, "not built yet"));
-        assert_null(device);
-    }
+    assert_int_equal(fb_device_open(&device, "cuda:1000", NULL, &error), FOREBAY_NO_DEVICE);
+    assert_non_null(strstr(error.message, "cuda"));
+    assert_string_equal(error.place, "device.kind");
+    assert_null(device);
+    assert_true(fb_device_open(&device, "opencl:1000", NULL, &error) != FOREBAY_OK);
+    assert_non_null(strstr(error.message, "opencl"));
+    assert_null(device);
 }
 
 static void what_is_no_device_is_told_the_choices(void **state)
@@ -117,10 +96,9 @@ static void what_is_no_device_is_told_the_choices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_host_copies_at_once),
         cmocka_unit_test(memory_that_cannot_be_is_told),
         cmocka_unit_test(auto_takes_the_host_and_says_so),
-        cmocka_unit_test(what_is_not_built_says_so),
+        cmocka_unit_test(what_is_not_there_says_so),
         cmocka_unit_test(what_is_no_device_is_told_the_choices),
     };
 
