@@ -9,6 +9,7 @@ more than the spread. Data sets are generated once (--data, $FOREBAY_BENCH_DATA 
 ~/.cache/forebay-bench; about 12 GB for all).
 """
 import argparse
+import io
 import json
 import os
 import pathlib
@@ -16,6 +17,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tarfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -70,6 +72,15 @@ WORKLOADS = {
                      "batch.size": 64, "memory.budget": "1GiB", "memory.cache": "off"},
         "epochs": 2, "bar": 0.9, "first": None,
     },
+    "tar": {  # the same pictures in shards, beside the same limit over loose files
+        "generate": ["images", "--files", "2000"], "shards": 500,
+        "limit": ["jpeg", "{dir}"], "unit": "items",
+        "settings": {"source.kind": "tar", "source.path": "{dir}/shards/*.tar", "source.size": 224,
+                     "source.crop": "random", "source.flip": "true", "source.layout": "chw",
+                     "source.mean": "[0.485, 0.456, 0.406]", "source.std": "[0.229, 0.224, 0.225]",
+                     "batch.size": 64, "memory.budget": "1GiB", "memory.cache": "off"},
+        "epochs": 2, "bar": 0.9, "first": None,
+    },
     "audio": {
         "generate": ["audio", "--files", "2000"],
         "limit": ["audio", "{dir}"], "unit": "items",
@@ -97,12 +108,29 @@ def fill(value, folder):
     return value.replace("{dir}", str(folder)) if isinstance(value, str) else value
 
 
+def make_shards(folder, each):
+    """The pictures of a folder, and their classes, as tar shards."""
+    pictures = sorted(folder.rglob("*.jpg"))
+    classes = sorted({p.parent.name for p in pictures})
+    (folder / "shards").mkdir()
+    for first in range(0, len(pictures), each):
+        with tarfile.open(folder / "shards" / f"{first // each:06d}.tar", "w") as archive:
+            for number, path in enumerate(pictures[first:first + each], first):
+                archive.add(path, f"{number:06d}.jpg")
+                label = str(classes.index(path.parent.name)).encode()
+                member = tarfile.TarInfo(f"{number:06d}.cls")
+                member.size = len(label)
+                archive.addfile(member, io.BytesIO(label))
+
+
 def make_data(args, name, workload):
     folder = args.data / name
     if not (folder / ".complete").exists():
         print(f"{name}: generating {folder}", file=sys.stderr)
         subprocess.run([args.program, "generate", workload["generate"][0], folder,
                         *workload["generate"][1:], "--force"], check=True)
+        if "shards" in workload:
+            make_shards(folder, workload["shards"])
         (folder / ".complete").touch()
     return folder
 
