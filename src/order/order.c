@@ -209,7 +209,7 @@ void fb_order_samples(const struct fb_order *order, struct fb_cursor at, uint64_
 
     assert(count <= fb_order_count(order, at) && p <= fb_order_count(order, at) - count);
     view_init(&view, order, at);
-    if (order->form == FB_FORM_SHUFFLED) {
+    if (order->form == FB_FORM_SHUFFLED && !order->buckets) {
         shuffled_samples(&view, at.start, p, count, samples);
         return;
     }

@@ -55,6 +55,9 @@ struct fb_table {
     uint64_t identity;  /* of the shards and of every setting that matters */
 };
 
+/* The files of source.path, in their order, checked for gaps: table->shards. */
+int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
+                         forebay_error *error);
 /* Find the shards of source.path and what is in them. On failure there is nothing to release. */
 int fb_table_find(struct fb_table *table, const struct fb_config *config, struct fb_budget *budget,
                   const struct fb_log *log, forebay_error *error);
