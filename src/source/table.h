@@ -1,7 +1,8 @@
 /*
  * table.h -- a CSV file, or its shards, as a set of typed rows.
  *
- *   table_find.c     the shards, the delimiter, the header, a first guess of the types
+ *   table_shards.c   name.csv, or name_part1.csv ...
+ *   table_find.c     the delimiter, the header, a first guess of the types
  *   table_parse.c    a chunk of text to rows
  *   table_convert.c  all chunks, in parallel, to the converted file; types found too narrow on the
  *                    way are widened and it is done again
@@ -59,6 +60,9 @@ struct fb_table {
 int fb_table_find(struct fb_table *table, const struct fb_config *config, struct fb_budget *budget,
                   const struct fb_log *log, forebay_error *error);
 void fb_table_release(struct fb_table *table);
+/* Only the shards' paths; what there was when it fails, release gives back. */
+int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
+                         forebay_error *error);
 /* Where each column lies in a row, from the types. */
 void fb_table_lay_out(struct fb_table *table);
 

@@ -447,7 +447,7 @@ static void a_damaged_file_is_made_again_or_named(void **state)
     run("printf x | dd of=$(ls %s/cache/forebay/*.fbt) bs=1 seek=4097 conv=notrunc 2>/dev/null");
     must_open(""); /* the header and the tail are whole: only a block is not */
     assert_null(strstr(said, "parsed"));
-    assert_true(source->ops->keep(source, 16 * FB_MIB) > 0);
+    assert_true(source->ops->keep(source, 16 * FB_MIB, UINT64_MAX) > 0);
     to[0] = (char *)&value;
     gather.reader = reader;
     assert_int_equal(source->ops->gather(source, &gather, &error), FOREBAY_BAD_DATA);
@@ -525,7 +525,7 @@ static void kept_rows_are_given_back_under_pressure(void **state)
     must_open("");
     check_all(rows, &hits, &misses);
     assert_int_equal(hits, 0);
-    limit = source->ops->keep(source, 32 * FB_MIB);
+    limit = source->ops->keep(source, 32 * FB_MIB, UINT64_MAX);
     assert_true(limit >= 8 * FB_MIB);
     check_all(rows, &hits, &misses);
     assert_int_equal(misses, 8); /* a block each */
@@ -539,9 +539,56 @@ static void kept_rows_are_given_back_under_pressure(void **state)
     check_all(rows, &hits, &misses);
     assert_true(hits > 0 && misses > 8);
     fb_budget_refund(budget, FB_STAGE_OTHER, report.limit - report.used + FB_MIB);
-    assert_int_equal(source->ops->keep(source, 0), 0);
+    assert_int_equal(source->ops->keep(source, 0, UINT64_MAX), 0);
     check_all(rows, &hits, &misses);
     assert_int_equal(hits, 0);
+}
+
+/* Every row of each block once, in a window of four blocks that moves on. */
+static void check_stream(uint64_t rows, uint64_t *hits, uint64_t *misses)
+{
+    uint64_t window = 4 * source->block_samples, samples[512];
+    int64_t values[512];
+    char *to[1] = { (char *)values };
+    char scratch[64];
+    struct fb_gather gather = { .samples = samples, .to = to, .reader = reader, .hits = hits,
+                                .misses = misses, .scratch = { scratch, sizeof(scratch) } };
+
+    *hits = *misses = 0;
+    for (uint64_t from = 0; from < rows; from += window) {
+        uint64_t count = fb_min(window, rows - from);
+
+        for (uint64_t done = 0; done < count; done += gather.count) {
+            gather.count = fb_min(512, count - done);
+            for (uint64_t i = 0; i < gather.count; i++)
+                samples[i] = from + (done + i) * 7919 % count;
+            assert_int_equal(source->ops->gather(source, &gather, &error), 0);
+            for (uint64_t i = 0; i < gather.count; i++)
+                assert_int_equal(values[i], samples[i]);
+        }
+    }
+}
+
+static void a_window_that_moves_on_reads_each_block_once(void **state)
+{
+    uint64_t rows = 3000017, hits, misses;
+    char *text = malloc(32 << 20), *at = text + sprintf(text, "a\n");
+
+    (void)state;
+    for (uint64_t i = 0; i < rows; i++)
+        at += sprintf(at, "%llu\n", (unsigned long long)i);
+    write_bytes("t.csv", text, (size_t)(at - text));
+    free(text);
+    must_open("");
+    assert_int_equal(source->unit_count, 23);
+    assert_true(source->ops->keep(source, 8 * FB_MIB, 4 * FB_MIB) > 0);
+    for (unsigned epoch = 0; epoch < 2; epoch++) {
+        check_stream(rows, &hits, &misses);
+        assert_int_equal(misses, 23);
+    }
+    source->ops->keep(source, 5 * FB_MIB, 4 * FB_MIB); /* too few: what is there stays */
+    check_stream(rows, &hits, &misses);
+    assert_true(misses > 1000000 && hits > 0);
 }
 
 static void a_vocabulary_gives_each_word_its_number(void **state)
@@ -591,6 +638,7 @@ int main(void)
         TEST(the_disk_cache_is_bounded),
         TEST(a_vocabulary_above_its_share_names_the_column),
         TEST(kept_rows_are_given_back_under_pressure),
+        TEST(a_window_that_moves_on_reads_each_block_once),
         TEST(a_vocabulary_gives_each_word_its_number),
     };
 
