@@ -89,8 +89,11 @@ static int describe_fields(struct table_source *self, forebay_error *error)
         field->cell_bytes = forebay_dtype_bytes(field->dtype);
     }
     if (table->matrix)
-        self->fields[0] = (struct fb_field){ .name = FIELD, .dtype = FOREBAY_F32, .items = 1,
-                                             .ndim = 1, .shape = { table->column_count },
+        self->fields[0] = (struct fb_field){ .name = FIELD,
+                                             .dtype = FOREBAY_F32,
+                                             .items = 1,
+                                             .ndim = 1,
+                                             .shape = { table->column_count },
                                              .cell_bytes = sizeof(float) };
     return FOREBAY_OK;
 }
@@ -117,8 +120,8 @@ static void describe_source(struct table_source *self)
 static int table_open(struct fb_source **out, const struct fb_config *config,
                       struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
-    struct table_source *self = fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*self), "the source",
-                                             error);
+    struct table_source *self =
+        fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*self), "the source", error);
     int status;
 
     if (!self)
@@ -213,9 +216,10 @@ static int table_load(const struct fb_source *source, const struct fb_load *load
 
     if (load->first_row > have || load->rows > have - load->first_row || load->first_row % rows ||
         load->rows % rows)
-        return fb_fail(error, FOREBAY_BAD_USE, "table: block %" PRIu64 " has %" PRIu64
-                       " rows, not %" PRIu64 " from row %" PRIu64 " on", block, have, load->rows,
-                       load->first_row);
+        return fb_fail(error, FOREBAY_BAD_USE,
+                       "table: block %" PRIu64 " has %" PRIu64 " rows, not %" PRIu64
+                       " from row %" PRIu64 " on",
+                       block, have, load->rows, load->first_row);
     if (!self->table.matrix)
         return load_column(self, load, error);
     return fb_table_file_read(self->file, (block << self->block_shift) + load->first_row / rows,
@@ -238,7 +242,8 @@ static void table_place(const struct fb_source *source, uint64_t unit, char *tex
     uint64_t block = unit / source->field_count;
 
     snprintf(text, size, "%s rows %" PRIu64 " to %" PRIu64, self->table.shards[0].path,
-             block << self->block_shift, (block << self->block_shift) + block_rows(self, block) - 1);
+             block << self->block_shift,
+             (block << self->block_shift) + block_rows(self, block) - 1);
 }
 
 /* ---- Many samples ---- */
@@ -332,8 +337,8 @@ static int gather_absent(struct table_source *self, const struct fb_gather *gath
         ++*gather->misses;
     if (rows)
         return FOREBAY_OK;
-    status = fb_table_file_read(self->file, sample, 1, gather->scratch.memory, gather->reader,
-                                error);
+    status =
+        fb_table_file_read(self->file, sample, 1, gather->scratch.memory, gather->reader, error);
     if (!status)
         put_row(self, gather, at, gather->scratch.memory);
     return status;

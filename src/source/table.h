@@ -26,14 +26,14 @@ enum fb_missing { FB_MISSING_ERROR, FB_MISSING_NAN, FB_MISSING_VALUE };
 
 struct fb_table_column {
     char name[FB_NAME_BYTES];
-    uint32_t offset;    /* in a row */
-    uint8_t type;       /* enum fb_cell */
-    bool given;         /* by source.types */
-    uint8_t wider;      /* what the data turned out to need; of whoever has the turn */
+    uint32_t offset; /* in a row */
+    uint8_t type;    /* enum fb_cell */
+    bool given;      /* by source.types */
+    uint8_t wider;   /* what the data turned out to need; of whoever has the turn */
 };
 
 struct fb_table_shard {
-    char *path;      /* in a block of path_bytes */
+    char *path; /* in a block of path_bytes */
     uint64_t path_bytes;
     uint64_t bytes;
     int64_t mtime_ns;
@@ -48,12 +48,12 @@ struct fb_table {
     unsigned column_count;
     struct fb_table_column *columns;
     char delimiter;
-    bool matrix;        /* all columns are stored as f32 */
-    int missing;        /* enum fb_missing */
+    bool matrix; /* all columns are stored as f32 */
+    int missing; /* enum fb_missing */
     double missing_value;
     uint64_t row_bytes;
     uint64_t block_rows; /* a power of two */
-    uint64_t identity;  /* of the shards and of every setting that matters */
+    uint64_t identity;   /* of the shards and of every setting that matters */
 };
 
 /* Find the shards of source.path and what is in them. On failure there is nothing to release. */
@@ -74,8 +74,8 @@ struct fb_vocabulary;
 struct fb_table_chunk {
     const struct fb_table *table;
     struct fb_vocabulary *const *vocabularies; /* per column, NULL where it is no category */
-    char *text;     /* FB_TABLE_TEXT_BYTES and some */
-    char *cell;     /* FB_TABLE_TEXT_BYTES: a cell without its quotes */
+    char *text;                                /* FB_TABLE_TEXT_BYTES and some */
+    char *cell;                                /* FB_TABLE_TEXT_BYTES: a cell without its quotes */
     uint32_t *ends;
     char *rows;
     uint64_t rows_bytes; /* room */
@@ -89,8 +89,8 @@ struct fb_table_chunk {
     uint64_t start, end; /* where the first row began, and where the next chunk's first does */
     uint64_t text_at;    /* the place in the file of text[0] */
     uint64_t row_count, line_count;
-    bool widened;        /* some column needs a wider type: the rows are of no use */
-    uint8_t *wider;      /* [columns]: which */
+    bool widened;   /* some column needs a wider type: the rows are of no use */
+    uint8_t *wider; /* [columns]: which */
     int status;
     forebay_error error; /* its line is counted from `start` */
     uint64_t error_line;

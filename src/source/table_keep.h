@@ -4,14 +4,14 @@
  *     block: absent -> FILLING -> in a slot -> absent     (given back, or turned over)
  *
  * If there is a slot for every block, block b is in slot b, and the table lies in memory as it does
- * in the file. If not, the blocks that come first take the slots and stay; or, if rows come block by
- * block (a `window` that moves on), the slot that was filled the longest ago is turned over, as long
- * as there are slots for the window.
+ * in the file. If not, the blocks that come first take the slots and stay; or, if rows come block
+ * by block (a `window` that moves on), the slot that was filled the longest ago is turned over, as
+ * long as there are slots for the window.
  *
- * Any number of threads read, between enter and leave, without a lock and without waiting. A slot is
- * written to, or its memory given back, only when all have left who may have seen what was in it.
- * Inside, nobody reads files or waits: so who waits for them waits a moment. Slots are given back
- * from the end.
+ * Any number of threads read, between enter and leave, without a lock and without waiting. A slot
+ * is written to, or its memory given back, only when all have left who may have seen what was in
+ * it. Inside, nobody reads files or waits: so who waits for them waits a moment. Slots are given
+ * back from the end.
  */
 #ifndef FB_SOURCE_TABLE_KEEP_H
 #define FB_SOURCE_TABLE_KEEP_H

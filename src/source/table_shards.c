@@ -26,8 +26,10 @@ static int split_name(struct name *name, const char *path, forebay_error *error)
 
     if (folder >= sizeof(name->folder) || stem >= sizeof(name->stem) || stem == 0 ||
         strlen(base + stem) >= sizeof(name->extension))
-        return fb_fail(error, FOREBAY_BAD_CONFIG, "source.path: '%.200s' is no path of a table, "
-                       "e.g. data/train.csv", path);
+        return fb_fail(error, FOREBAY_BAD_CONFIG,
+                       "source.path: '%.200s' is no path of a table, "
+                       "e.g. data/train.csv",
+                       path);
     memcpy(name->folder, path, folder);
     name->folder[folder] = '\0';
     memcpy(name->stem, base, stem);
@@ -94,9 +96,10 @@ static int check_parts(struct fb_table *table, const struct name *name, forebay_
 {
     fb_sort(table->shards, table->shard_count, sizeof(*table->shards), compare_shards, NULL);
     if (table->shards[0].lines > 1)
-        return fb_fail(error, FOREBAY_MISSING, "'%s%s_part1%s' is missing: the first part there is "
-                       "is %" PRIu64, name->folder, name->stem, name->extension,
-                       table->shards[0].lines);
+        return fb_fail(error, FOREBAY_MISSING,
+                       "'%s%s_part1%s' is missing: the first part there is "
+                       "is %" PRIu64,
+                       name->folder, name->stem, name->extension, table->shards[0].lines);
     for (uint64_t i = 1; i < table->shard_count; i++) {
         uint64_t before = table->shards[i - 1].lines, number = table->shards[i].lines;
 
@@ -104,9 +107,10 @@ static int check_parts(struct fb_table *table, const struct name *name, forebay_
             return fb_fail(error, FOREBAY_BAD_DATA, "'%s' and '%s' are the same part",
                            table->shards[i - 1].path, table->shards[i].path);
         if (number != before + 1)
-            return fb_fail(error, FOREBAY_MISSING, "'%s%s_part%" PRIu64 "%s' is missing: there are "
-                           "parts %" PRIu64 " and %" PRIu64, name->folder, name->stem, before + 1,
-                           name->extension, before, number);
+            return fb_fail(error, FOREBAY_MISSING,
+                           "'%s%s_part%" PRIu64 "%s' is missing: there are "
+                           "parts %" PRIu64 " and %" PRIu64,
+                           name->folder, name->stem, before + 1, name->extension, before, number);
     }
     return FOREBAY_OK;
 }
@@ -143,11 +147,12 @@ static int find_all(struct fb_table *table, const struct fb_config *config, fore
     int status;
 
     if (paths->count != 1)
-        return fb_fail(error, FOREBAY_BAD_CONFIG, "source.path: a table is one path, name.csv, "
+        return fb_fail(error, FOREBAY_BAD_CONFIG,
+                       "source.path: a table is one path, name.csv, "
                        "whether that file or its parts name_part1.csv ... exist");
     if (snprintf(path, sizeof(path), "%s%s%s", paths->values[0][0] == '/' ? "" : folder,
-                 paths->values[0][0] == '/' || !folder[0] ? "" : "/", paths->values[0]) >=
-        (int)sizeof(path))
+                 paths->values[0][0] == '/' || !folder[0] ? "" : "/",
+                 paths->values[0]) >= (int)sizeof(path))
         return fb_fail(error, FOREBAY_BAD_CONFIG, "source.path is longer than a path can be");
     status = split_name(&name, path, error);
     if (status)
