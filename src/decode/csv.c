@@ -23,8 +23,8 @@ static inline struct masks masks_plain(const char *at, char delimiter)
     return masks;
 }
 
-/* A word with quotes in or around it, a bit at a time. Returns false if the byte behind it has to be
- * known: then the scan stands on the quote. */
+/* A word with quotes in or around it, a bit at a time. Returns false if the byte behind it has to
+ * be known: then the scan stands on the quote. */
 static bool scan_quotes(struct fb_csv *csv, struct masks masks, uint64_t left, uint32_t *ends,
                         unsigned *count)
 {
@@ -92,15 +92,16 @@ unsigned fb_csv_scan_plain(struct fb_csv *csv, uint32_t *ends, unsigned most)
 }
 
 #if defined(__x86_64__)
-static inline __attribute__((target("avx2"))) struct masks masks_avx2(const char *at, char delimiter)
+static inline __attribute__((target("avx2"))) struct masks masks_avx2(const char *at,
+                                                                      char delimiter)
 {
     const __m256i *in = (const __m256i *)(const void *)at;
     __m256i low = _mm256_loadu_si256(in), high = _mm256_loadu_si256(in + 1);
     __m256i split = _mm256_set1_epi8(delimiter), line = _mm256_set1_epi8('\n');
     __m256i quote = _mm256_set1_epi8('"');
     __m256i low_ends = _mm256_or_si256(_mm256_cmpeq_epi8(low, split), _mm256_cmpeq_epi8(low, line));
-    __m256i high_ends = _mm256_or_si256(_mm256_cmpeq_epi8(high, split),
-                                        _mm256_cmpeq_epi8(high, line));
+    __m256i high_ends =
+        _mm256_or_si256(_mm256_cmpeq_epi8(high, split), _mm256_cmpeq_epi8(high, line));
     uint32_t low_quotes = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(low, quote));
     uint32_t high_quotes = (uint32_t)_mm256_movemask_epi8(_mm256_cmpeq_epi8(high, quote));
 

@@ -17,9 +17,9 @@ struct fb_csv {
     uint64_t bytes; /* < 4 GiB; may grow between calls */
     bool last;      /* nothing follows behind `bytes` */
     char delimiter;
-    uint64_t at;    /* scanned so far */
-    uint64_t cell;  /* where the cell under way began */
-    bool quoted;    /* `at` is inside its quotes */
+    uint64_t at;   /* scanned so far */
+    uint64_t cell; /* where the cell under way began */
+    bool quoted;   /* `at` is inside its quotes */
 };
 
 /* Write the places of the next delimiters and line ends that are no text, at most `most` (>= 64) of

@@ -12,8 +12,8 @@
 /* What is written: (-1)^negative * digits * 10^exponent. */
 struct decimal {
     bool negative;
-    bool any;       /* there is a digit at all */
-    bool exact;     /* all digits are in `digits` */
+    bool any;   /* there is a digit at all */
+    bool exact; /* all digits are in `digits` */
     uint64_t digits;
     unsigned count; /* of significant digits */
     int exponent;
@@ -40,8 +40,8 @@ static void trim(const char **at, const char **end)
         --*end;
 }
 
-/* Digits behind those that `decimal` already has; `step` is what each does to the exponent: 0 before
- * the point, -1 behind it. */
+/* Digits behind those that `decimal` already has; `step` is what each does to the exponent: 0
+ * before the point, -1 behind it. */
 static inline const char *take_digits(struct decimal *decimal, const char *at, const char *end,
                                       int step)
 {

@@ -2,9 +2,9 @@
  * number.h -- decimal text to numbers, exactly: the f64 nearest to what is written (ties to even),
  * as Python's float() and strtod give it, whatever the locale.
  *
- * Spaces and tabs around the number are passed over. A number is [+-] digits [. digits] [e[+-]digits]
- * with at least one digit before the e, or inf, infinity or nan in any case. Nothing else (no hex,
- * no underscores).
+ * Spaces and tabs around the number are passed over. A number is [+-] digits [. digits]
+ * [e[+-]digits] with at least one digit before the e, or inf, infinity or nan in any case. Nothing
+ * else (no hex, no underscores).
  */
 #ifndef FB_DECODE_NUMBER_H
 #define FB_DECODE_NUMBER_H

@@ -71,8 +71,8 @@ static void any_text_is_cut_by_the_rule(void **state)
         count = expected_ends(text, bytes, expected);
         for (unsigned variant = 0; variant < 4; variant++) {
             uint64_t step = variant & 1 ? 1 + fb_random_below(&random, 70) : bytes;
-            unsigned got = ends_of(variant & 2 ? fb_csv_scan : fb_csv_scan_plain, text, bytes, step,
-                                   found);
+            unsigned got =
+                ends_of(variant & 2 ? fb_csv_scan : fb_csv_scan_plain, text, bytes, step, found);
 
             if (got != count || memcmp(expected, found, count * sizeof(*found)) != 0)
                 fail_msg("'%.*s': %u ends, not %u (variant %u)", (int)bytes, text, got, count,
@@ -85,9 +85,9 @@ static void quotes_come_off(void **state)
 {
     static const struct {
         const char *cell, *text;
-    } cases[] = { { "\"\"", "" },         { "\"a\"", "a" },        { "\"a\"\"b\"", "a\"b" },
-                  { "\"a,b\n\"", "a,b\n" }, { "\"a\"bc", "abc" },    { "\"a\"b\"c\"", "ab\"c\"" },
-                  { "\"open", "open" },   { "\"\"\"\"", "\"" } };
+    } cases[] = { { "\"\"", "" },           { "\"a\"", "a" },     { "\"a\"\"b\"", "a\"b" },
+                  { "\"a,b\n\"", "a,b\n" }, { "\"a\"bc", "abc" }, { "\"a\"b\"c\"", "ab\"c\"" },
+                  { "\"open", "open" },     { "\"\"\"\"", "\"" } };
     char to[32];
 
     (void)state;

@@ -188,7 +188,8 @@ static int set_budget(forebay_loader *loader, const struct fb_size *size,
     if (loader->source->ops->keep && bytes < now.limit) {
         uint64_t limit = loader->source->ops->kept(loader->source).limit_bytes;
 
-        loader->source->ops->keep(loader->source, limit - fb_min(limit, now.limit - bytes));
+        loader->source->ops->keep(loader->source, limit - fb_min(limit, now.limit - bytes),
+                                  loader->window);
     }
     count_text(result->new_value, bytes);
     return FOREBAY_OK;
@@ -283,7 +284,7 @@ static uint64_t peak_pss_locked(forebay_loader *loader)
 }
 
 /* A source that keeps its units itself. */
-static void read_kept(const struct fb_source *source, struct fb_snapshot *now)
+static void read_kept(struct fb_source *source, struct fb_snapshot *now)
 {
     struct fb_kept kept = source->ops->kept(source);
 

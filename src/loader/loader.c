@@ -26,12 +26,28 @@ static int find_budget(forebay_loader *loader, struct fb_budget *shared, forebay
     return FOREBAY_OK;
 }
 
+/* How many bytes samples come from at a time; UINT64_MAX: from everywhere. */
+static uint64_t window_bytes(const struct fb_order_options *options, const struct fb_source *source)
+{
+    uint64_t sample = source->unit_bytes_total / fb_max(1, source->sample_count), bytes;
+
+    if (options->weights_file || (options->shuffle && options->group != FB_GROUP_BLOCK))
+        return UINT64_MAX;
+    if (!options->shuffle)
+        return 0;
+    return fb_mul(options->window, options->block, &bytes) && fb_mul(bytes, sample, &bytes)
+               ? bytes
+               : UINT64_MAX;
+}
+
 static int open_order(forebay_loader *loader, forebay_error *error)
 {
     struct fb_order_options options;
     int status = fb_prepare_order(&options, &loader->config, loader->source, &loader->ranks,
                                   loader->budget, &loader->log, error);
 
+    if (!status)
+        loader->window = window_bytes(&options, loader->source);
     return status ? status : fb_order_open(&loader->order, &options, loader->budget, &loader->log,
                                            error);
 }
@@ -72,7 +88,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
     if (plan->cache == 0)
         return FOREBAY_OK;
     if (source->ops->keep) {
-        if (source->ops->keep(loader->source, plan->cache) > 0)
+        if (source->ops->keep(loader->source, plan->cache, loader->window) > 0)
             loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
         return FOREBAY_OK;
     }

@@ -33,6 +33,7 @@ struct forebay_loader {
     struct fb_order *order;
     struct fb_cache *cache; /* NULL: none */
     const char *policy;
+    uint64_t window; /* bytes that samples come from at a time, see keep in source.h */
     struct fb_pipeline *pipeline;
     struct fb_governor *governor;
     struct fb_plan_needs needs; /* what the plan was made from */

@@ -18,8 +18,10 @@ bool fb_normal_is_wanted(const struct fb_config *config)
 }
 
 /* Integers to f32; floating point is fb_cast's. */
-#define INTEGERS(X) X(U8, uint8_t) X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) \
-    X(U32, uint32_t) X(I32, int32_t) X(U64, uint64_t) X(I64, int64_t)
+#define INTEGERS(X)                                                                                \
+    X(U8, uint8_t)                                                                                 \
+    X(I8, int8_t) X(U16, uint16_t) X(I16, int16_t) X(U32, uint32_t) X(I32, int32_t)                \
+        X(U64, uint64_t) X(I64, int64_t)
 
 bool fb_normal_takes(forebay_dtype dtype)
 {
@@ -29,10 +31,10 @@ bool fb_normal_takes(forebay_dtype dtype)
 static void to_floats(float *to, const void *from, forebay_dtype dtype, uint64_t count)
 {
     switch (dtype) {
-#define FB_X(name, type)                         \
-    case FOREBAY_##name:                         \
-        for (uint64_t i = 0; i < count; i++)     \
-            to[i] = (float)((const type *)from)[i]; \
+#define FB_X(name, type)                                                                           \
+    case FOREBAY_##name:                                                                           \
+        for (uint64_t i = 0; i < count; i++)                                                       \
+            to[i] = (float)((const type *)from)[i];                                                \
         return;
         INTEGERS(FB_X)
 #undef FB_X
@@ -47,8 +49,8 @@ static double number_at(const void *values, forebay_dtype dtype, uint64_t at)
     float small;
 
     switch (dtype) {
-#define FB_X(name, type) \
-    case FOREBAY_##name: \
+#define FB_X(name, type)                                                                           \
+    case FOREBAY_##name:                                                                           \
         return (double)((const type *)values)[at];
         INTEGERS(FB_X)
 #undef FB_X
@@ -139,8 +141,8 @@ static int compute(struct fb_normal *normal, const struct fb_series_set *set, un
     double *sums = fb_block_new(budget, FB_STAGE_SCRATCH, 2 * columns, sizeof(*sums),
                                 "computing mean and std", error);
     struct moments moments = { .mean = sums, .squares = sums ? sums + columns : NULL };
-    int status = chunk && sums ? add_all(&moments, set, field, chunk, reader, log, error)
-                               : fb_failed(error);
+    int status =
+        chunk && sums ? add_all(&moments, set, field, chunk, reader, log, error) : fb_failed(error);
 
     for (uint64_t c = 0; !status && c < columns; c++) {
         double deviation = sqrt(moments.squares[c] / (double)fb_max(1, moments.rows));
@@ -161,8 +163,9 @@ static int take_given(float *to, uint64_t columns, const struct fb_reals *given,
     bool is_std = fallback > 0;
 
     if (given->count > 1 && given->count != columns) {
-        fb_fail(error, FOREBAY_BAD_CONFIG, "%s has %zu numbers; give one, or one for each of the %"
-                PRIu64 " columns", key, given->count, columns);
+        fb_fail(error, FOREBAY_BAD_CONFIG,
+                "%s has %zu numbers; give one, or one for each of the %" PRIu64 " columns", key,
+                given->count, columns);
         fb_config_place(config, key, error);
         return FOREBAY_BAD_CONFIG;
     }

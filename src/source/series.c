@@ -53,12 +53,14 @@ static int check_npy(const struct about *about, forebay_error *error)
     if (npy->ndim == 0)
         return fb_fail(error, FOREBAY_BAD_DATA, "it is a single number, expected rows");
     if (npy->fortran)
-        return fb_fail(error, FOREBAY_BAD_DATA, "its rows are not contiguous (Fortran order): save "
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "its rows are not contiguous (Fortran order): save "
                        "numpy.ascontiguousarray(a)");
     if (about->file_bytes - npy->header_bytes != npy->data_bytes)
-        return fb_fail(error, FOREBAY_BAD_DATA, "it has %" PRIu64 " bytes behind its header, and "
-                       "the header says %" PRIu64, about->file_bytes - npy->header_bytes,
-                       npy->data_bytes);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "it has %" PRIu64 " bytes behind its header, and "
+                       "the header says %" PRIu64,
+                       about->file_bytes - npy->header_bytes, npy->data_bytes);
     return FOREBAY_OK;
 }
 
@@ -67,10 +69,13 @@ static int describe_flat(struct about *about, const struct fb_series_set *set, f
     uint64_t row = set->flat_columns * forebay_dtype_bytes(set->flat_dtype);
 
     if (about->file_bytes % row)
-        return fb_fail(error, FOREBAY_BAD_DATA, "%" PRIu64 " bytes are no whole number of rows of %"
-                       PRIu64 " bytes (source.columns %" PRIu64 " of %s)", about->file_bytes, row,
-                       set->flat_columns, forebay_dtype_name(set->flat_dtype));
-    about->npy = (struct fb_npy){ .dtype = set->flat_dtype, .ndim = 2,
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "%" PRIu64 " bytes are no whole number of rows of %" PRIu64
+                       " bytes (source.columns %" PRIu64 " of %s)",
+                       about->file_bytes, row, set->flat_columns,
+                       forebay_dtype_name(set->flat_dtype));
+    about->npy = (struct fb_npy){ .dtype = set->flat_dtype,
+                                  .ndim = 2,
                                   .shape = { about->file_bytes / row, set->flat_columns } };
     return FOREBAY_OK;
 }
@@ -251,8 +256,8 @@ int fb_series_open(struct fb_series_set *set, const struct fb_config *config,
                                    .flat_columns = config->source_columns.value,
                                    .flat_dtype = config->source_dtype };
     limit_open_files(set);
-    set->fields = fb_block_new(budget, FB_STAGE_INDEX, fields, sizeof(*set->fields), "the fields",
-                               error);
+    set->fields =
+        fb_block_new(budget, FB_STAGE_INDEX, fields, sizeof(*set->fields), "the fields", error);
     status = set->fields ? index_all(set, config, reader, log, error) : fb_failed(error);
     if (status)
         fb_series_release(set);
@@ -289,8 +294,10 @@ static int fail_shape(const struct fb_series_set *set, uint64_t unit, const char
     char found_text[256], wanted_text[256];
 
     memcpy(wanted.shape, field->shape, sizeof(wanted.shape));
-    return fb_fail(error, FOREBAY_BAD_DATA, "'%s' is %s; its rows are not those of the first file, "
-                   "%s", path, fb_npy_text(npy, found_text), fb_npy_text(&wanted, wanted_text));
+    return fb_fail(error, FOREBAY_BAD_DATA,
+                   "'%s' is %s; its rows are not those of the first file, "
+                   "%s",
+                   path, fb_npy_text(npy, found_text), fb_npy_text(&wanted, wanted_text));
 }
 
 /* Look again and say what is wrong. */
@@ -305,9 +312,10 @@ static int fail_broken(const struct fb_series_set *set, uint64_t unit, const cha
     if (status)
         return status;
     if (set->series[unit].fault == FB_SERIES_OTHER_ROWS)
-        return fb_fail(error, FOREBAY_BAD_DATA, "'%s' has %" PRIu64 " rows, but field %s of the same "
-                       "recording has %" PRIu64, path, set->series[unit].rows, set->fields[0].name,
-                       set->series[first].rows);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "'%s' has %" PRIu64 " rows, but field %s of the same "
+                       "recording has %" PRIu64,
+                       path, set->series[unit].rows, set->fields[0].name, set->series[first].rows);
     if (field->known && !same_rows(field, &about.npy))
         return fail_shape(set, unit, path, &about.npy, error);
     return fb_fail(error, FOREBAY_BAD_DATA, "'%s' was broken when it was indexed", path);
@@ -321,8 +329,9 @@ static int check_unchanged(const struct fb_series_set *set, uint64_t unit, uint6
 
     if (file_bytes == expected)
         return FOREBAY_OK;
-    return fb_fail(error, FOREBAY_BAD_DATA, "'%s' changed since it was indexed: %" PRIu64
-                   " bytes then, %" PRIu64 " now", path, expected, file_bytes);
+    return fb_fail(error, FOREBAY_BAD_DATA,
+                   "'%s' changed since it was indexed: %" PRIu64 " bytes then, %" PRIu64 " now",
+                   path, expected, file_bytes);
 }
 
 /* A descriptor of the unit. The first files that are used stay open until the end: a window costs

@@ -14,26 +14,31 @@
 #include "source/source.h"
 
 /* Why a file is of no use. load() looks at it again to say so in words. */
-enum fb_series_fault { FB_SERIES_GOOD, FB_SERIES_BROKEN, FB_SERIES_OTHER_SHAPE, FB_SERIES_OTHER_ROWS };
+enum fb_series_fault {
+    FB_SERIES_GOOD,
+    FB_SERIES_BROKEN,
+    FB_SERIES_OTHER_SHAPE,
+    FB_SERIES_OTHER_ROWS
+};
 
 /* One file: unit `recording * field_count + field` of the source. */
 struct fb_series {
     uint64_t rows;
-    uint64_t file;    /* its number in the field's files */
-    uint32_t header;  /* bytes before the first row */
-    uint8_t fault;    /* enum fb_series_fault */
-    bool swapped;     /* the other byte order than this machine's */
+    uint64_t file;   /* its number in the field's files */
+    uint32_t header; /* bytes before the first row */
+    uint8_t fault;   /* enum fb_series_fault */
+    bool swapped;    /* the other byte order than this machine's */
 };
 
 /* What the files of one field have in common. */
 struct fb_series_field {
     const char *name, *pattern; /* the configuration's; the pattern is NULL for source.path */
     struct fb_files files;
-    bool known;                 /* by the first good file */
-    forebay_dtype dtype;        /* in the file */
-    unsigned ndim;              /* with the rows */
+    bool known;          /* by the first good file */
+    forebay_dtype dtype; /* in the file */
+    unsigned ndim;       /* with the rows */
     uint64_t shape[FB_MAX_DIMS];
-    uint64_t row_bytes;         /* in the file */
+    uint64_t row_bytes; /* in the file */
     uint64_t row_numbers;
 };
 

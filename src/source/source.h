@@ -145,9 +145,11 @@ struct fb_source_ops {
     /* (optional) Instead of a cache of units: keep at most `bytes` of decoded data in memory of the
      * source's own, reserved as FB_STAGE_CACHE and given back under pressure. For samples so small
      * that a cache's bookkeeping would cost more than they do. Called at open, and later with less.
+     * Samples come from `window` bytes that move on through the data, so that what lies behind may go
+     * (order.group: block; 0: one behind the other), or from everywhere (UINT64_MAX).
      * Returns what it is now at most. */
-    uint64_t (*keep)(struct fb_source *source, uint64_t bytes);
-    struct fb_kept (*kept)(const struct fb_source *source); /* with keep; any thread */
+    uint64_t (*keep)(struct fb_source *source, uint64_t bytes, uint64_t window);
+    struct fb_kept (*kept)(struct fb_source *source); /* with keep; any thread */
 
     /* (optional) The samples [*first, *first + *count) that use `unit`; without it a unit is used
      * by one sample only. Any thread, no I/O. */

@@ -89,8 +89,11 @@ static int describe_fields(struct table_source *self, forebay_error *error)
         field->cell_bytes = forebay_dtype_bytes(field->dtype);
     }
     if (table->matrix)
-        self->fields[0] = (struct fb_field){ .name = FIELD, .dtype = FOREBAY_F32, .items = 1,
-                                             .ndim = 1, .shape = { table->column_count },
+        self->fields[0] = (struct fb_field){ .name = FIELD,
+                                             .dtype = FOREBAY_F32,
+                                             .items = 1,
+                                             .ndim = 1,
+                                             .shape = { table->column_count },
                                              .cell_bytes = sizeof(float) };
     return FOREBAY_OK;
 }
@@ -117,8 +120,8 @@ static void describe_source(struct table_source *self)
 static int table_open(struct fb_source **out, const struct fb_config *config,
                       struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
-    struct table_source *self = fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*self), "the source",
-                                             error);
+    struct table_source *self =
+        fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*self), "the source", error);
     int status;
 
     if (!self)
@@ -213,9 +216,10 @@ static int table_load(const struct fb_source *source, const struct fb_load *load
 
     if (load->first_row > have || load->rows > have - load->first_row || load->first_row % rows ||
         load->rows % rows)
-        return fb_fail(error, FOREBAY_BAD_USE, "table: block %" PRIu64 " has %" PRIu64
-                       " rows, not %" PRIu64 " from row %" PRIu64 " on", block, have, load->rows,
-                       load->first_row);
+        return fb_fail(error, FOREBAY_BAD_USE,
+                       "table: block %" PRIu64 " has %" PRIu64 " rows, not %" PRIu64
+                       " from row %" PRIu64 " on",
+                       block, have, load->rows, load->first_row);
     if (!self->table.matrix)
         return load_column(self, load, error);
     return fb_table_file_read(self->file, (block << self->block_shift) + load->first_row / rows,
@@ -238,7 +242,8 @@ static void table_place(const struct fb_source *source, uint64_t unit, char *tex
     uint64_t block = unit / source->field_count;
 
     snprintf(text, size, "%s rows %" PRIu64 " to %" PRIu64, self->table.shards[0].path,
-             block << self->block_shift, (block << self->block_shift) + block_rows(self, block) - 1);
+             block << self->block_shift,
+             (block << self->block_shift) + block_rows(self, block) - 1);
 }
 
 /* ---- Many samples ---- */
@@ -293,40 +298,69 @@ static void gather_ready(const struct table_source *self, const struct fb_gather
     *gather->hits += gather->count;
 }
 
-static int fill_block(struct table_source *self, uint64_t block, const struct fb_gather *gather,
-                      forebay_error *error)
+/* Outside: read the block that is not here to a slot, if it gets one. */
+static int bring_block(struct table_source *self, uint64_t block, const struct fb_gather *gather,
+                       bool *brought, forebay_error *error)
 {
-    int status = fb_table_file_block(self->file, block,
-                                     self->keep.rows + block * self->keep.block_bytes,
-                                     gather->reader, error);
+    char *rows = fb_table_keep_claim(&self->keep, block);
+    int status = FOREBAY_OK;
 
-    fb_table_keep_filled(&self->keep, block, !status);
+    *brought = rows != NULL;
+    if (rows) {
+        status = fb_table_file_block(self->file, block, rows, gather->reader, error);
+        fb_table_keep_filled(&self->keep, rows, !status);
+    }
     return status;
 }
 
-static int gather_row(struct table_source *self, const struct fb_gather *gather, uint64_t at,
-                      uint64_t kept, forebay_error *error)
+/* A row whose block was not in memory; outside when it begins and when it ends. */
+static int gather_absent(struct table_source *self, const struct fb_gather *gather, uint64_t at,
+                         forebay_error *error)
 {
     uint64_t sample = gather->samples[at], block = sample >> self->block_shift;
-    bool fill, ready = fb_table_keep_find(&self->keep, block, kept, &fill);
-    int status;
+    uint64_t inside = sample & (self->table.block_rows - 1);
+    const char *rows;
+    bool brought;
+    unsigned turn;
+    int status = bring_block(self, block, gather, &brought, error);
 
-    if (fill) {
-        status = fill_block(self, block, gather, error);
-        if (status)
-            return status;
-    }
-    if (ready || fill) {
-        ready ? ++*gather->hits : ++*gather->misses;
-        put_row(self, gather, at, self->keep.rows + sample * self->table.row_bytes);
+    if (status)
+        return status;
+    turn = fb_table_keep_enter(&self->keep);
+    rows = fb_table_keep_find(&self->keep, block);
+    if (rows)
+        put_row(self, gather, at, rows + inside * self->table.row_bytes);
+    fb_table_keep_leave(&self->keep, turn);
+    if (rows && !brought)
+        ++*gather->hits;
+    else
+        ++*gather->misses;
+    if (rows)
         return FOREBAY_OK;
-    }
-    ++*gather->misses;
-    status = fb_table_file_read(self->file, sample, 1, gather->scratch.memory, gather->reader,
-                                error);
+    status =
+        fb_table_file_read(self->file, sample, 1, gather->scratch.memory, gather->reader, error);
     if (!status)
         put_row(self, gather, at, gather->scratch.memory);
     return status;
+}
+
+/* As many rows from `at` on as are in memory; returns how many. */
+static uint64_t gather_present(struct table_source *self, const struct fb_gather *gather,
+                               uint64_t at)
+{
+    uint64_t from = at;
+
+    for (; at < gather->count; at++) {
+        uint64_t sample = gather->samples[at];
+        uint64_t inside = sample & (self->table.block_rows - 1);
+        const char *rows = fb_table_keep_find(&self->keep, sample >> self->block_shift);
+
+        if (!rows)
+            break;
+        put_row(self, gather, at, rows + inside * self->table.row_bytes);
+    }
+    *gather->hits += at - from;
+    return at - from;
 }
 
 static int table_gather(const struct fb_source *source, const struct fb_gather *gather,
@@ -334,32 +368,40 @@ static int table_gather(const struct fb_source *source, const struct fb_gather *
 {
     struct table_source *self = (struct table_source *)(uintptr_t)source;
     struct fb_table_keep *keep = &self->keep;
-    unsigned turn = fb_table_keep_enter(keep);
-    uint64_t kept = atomic_load(&keep->kept);
+    uint64_t at = 0;
     int status = FOREBAY_OK;
 
-    if (kept == keep->block_count && atomic_load(&keep->ready) == kept)
-        gather_ready(self, gather);
-    else
-        for (uint64_t i = 0; i < gather->count && !status; i++)
-            status = gather_row(self, gather, i, kept, error);
-    fb_table_keep_leave(keep, turn);
+    while (at < gather->count && !status) {
+        unsigned turn = fb_table_keep_enter(keep);
+
+        if (at == 0 && fb_table_keep_is_whole(keep)) {
+            gather_ready(self, gather);
+            at = gather->count;
+        } else {
+            at += gather_present(self, gather, at);
+        }
+        fb_table_keep_leave(keep, turn);
+        if (at < gather->count)
+            status = gather_absent(self, gather, at++, error);
+    }
     return status;
 }
 
-static uint64_t table_keep(struct fb_source *source, uint64_t bytes)
+static uint64_t table_keep(struct fb_source *source, uint64_t bytes, uint64_t window)
 {
-    return fb_table_keep_limit(&((struct table_source *)source)->keep, bytes);
+    return fb_table_keep_limit(&((struct table_source *)source)->keep, bytes, window);
 }
 
-static struct fb_kept table_kept(const struct fb_source *source)
+static struct fb_kept table_kept(struct fb_source *source)
 {
-    const struct fb_table_keep *keep = &((const struct table_source *)source)->keep;
-    uint64_t ready = atomic_load(&keep->ready);
+    struct fb_table_keep *keep = &((struct table_source *)source)->keep;
+    struct fb_kept kept = { .items = atomic_load(&keep->ready) };
 
-    return (struct fb_kept){ .items = ready,
-                             .bytes = ready * keep->block_bytes,
-                             .limit_bytes = atomic_load(&keep->kept) * keep->block_bytes };
+    kept.bytes = kept.items * keep->block_bytes;
+    pthread_mutex_lock(&keep->lock);
+    kept.limit_bytes = keep->kept * keep->block_bytes;
+    pthread_mutex_unlock(&keep->lock);
+    return kept;
 }
 
 const struct fb_source_ops fb_source_table = {

@@ -27,7 +27,7 @@ struct windows_source {
     struct fb_source base; /* first, so that a pointer to one is a pointer to the other */
     struct fb_budget *budget;
     struct fb_series_set set;
-    struct fb_field *fields;    /* [set.field_count], as is: */
+    struct fb_field *fields; /* [set.field_count], as is: */
     struct fb_normal *normals;
     uint64_t window, stride;
     bool pad;
@@ -113,8 +113,9 @@ static int describe_field(struct windows_source *windows, unsigned f, forebay_er
     field->shape[0] = windows->window;
     field->cell_bytes = series->row_numbers * forebay_dtype_bytes(field->dtype);
     if (!fb_mul(field->cell_bytes, windows->window, &bytes))
-        return fb_fail(error, FOREBAY_BAD_CONFIG, "source.window: a window of %" PRIu64
-                       " rows has more bytes than there are", windows->window);
+        return fb_fail(error, FOREBAY_BAD_CONFIG,
+                       "source.window: a window of %" PRIu64 " rows has more bytes than there are",
+                       windows->window);
     return FOREBAY_OK;
 }
 
@@ -129,11 +130,13 @@ static void describe_source(struct windows_source *windows)
     base->fields = windows->fields;
     base->rows_alone = base->sliced = base->uniform = true;
     /* Not `raw`: a window from the page cache costs twice the CPU time of one from our own memory
-     * (0.21 and 0.11 s per GB, windows of 24 KiB), and each row is delivered window/stride times. */
+     * (0.21 and 0.11 s per GB, windows of 24 KiB), and each row is delivered window/stride times.
+     */
     base->group_count = set->count;
     base->group_ends = windows->ends;
     for (uint64_t unit = 0; unit < base->unit_count; unit++) {
-        uint64_t bytes = set->series[unit].rows * windows->fields[unit % set->field_count].cell_bytes;
+        uint64_t bytes =
+            set->series[unit].rows * windows->fields[unit % set->field_count].cell_bytes;
 
         base->broken_count += set->series[unit].fault != FB_SERIES_GOOD;
         if (set->series[unit].fault)
@@ -151,8 +154,8 @@ static void describe_source(struct windows_source *windows)
             hash = fb_mix2(hash, bits);
         }
         if (normal->columns && set->fields[f].dtype != FOREBAY_F32)
-            base->scratch_bytes = fb_max(base->scratch_bytes,
-                                         fb_max(SCRATCH_BYTES, set->fields[f].row_bytes));
+            base->scratch_bytes =
+                fb_max(base->scratch_bytes, fb_max(SCRATCH_BYTES, set->fields[f].row_bytes));
     }
     base->identity = hash;
 }
@@ -198,8 +201,8 @@ static int describe(struct windows_source *windows, const struct fb_config *conf
             break;
         }
         if (fb_normal_is_wanted(config))
-            status = fb_normal_open(&windows->normals[f], config, &windows->set, f, reader, log,
-                                    error);
+            status =
+                fb_normal_open(&windows->normals[f], config, &windows->set, f, reader, log, error);
         if (!status)
             status = describe_field(windows, f, error);
     }
@@ -230,8 +233,8 @@ static int open_with(struct windows_source *windows, const struct fb_config *con
 static int windows_open(struct fb_source **out, const struct fb_config *config,
                         struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
-    struct windows_source *windows = fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*windows),
-                                                  "the source", error);
+    struct windows_source *windows =
+        fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*windows), "the source", error);
     int status;
 
     if (!windows)
@@ -244,7 +247,8 @@ static int windows_open(struct fb_source **out, const struct fb_config *config,
     if (!status)
         status = index_windows(windows, error);
     if (!status && windows->base.sample_count == 0)
-        status = fb_fail(error, FOREBAY_BAD_DATA, "none of the %" PRIu64 " files has the %" PRIu64
+        status = fb_fail(error, FOREBAY_BAD_DATA,
+                         "none of the %" PRIu64 " files has the %" PRIu64
                          " rows of one window; lower source.window or set source.tail: pad",
                          windows->set.count, windows->window);
     if (status) {
@@ -334,9 +338,10 @@ static int windows_load(const struct fb_source *source, const struct fb_load *lo
     if (!series->fault &&
         (load->first_row > series->rows || load->rows > series->rows - load->first_row ||
          load->bytes != load->rows * windows->fields[f].cell_bytes))
-        return fb_fail(error, FOREBAY_BAD_USE, "windows: unit %" PRIu64 " has %" PRIu64
-                       " rows, not %" PRIu64 " from row %" PRIu64 " on", load->unit, series->rows,
-                       load->rows, load->first_row);
+        return fb_fail(error, FOREBAY_BAD_USE,
+                       "windows: unit %" PRIu64 " has %" PRIu64 " rows, not %" PRIu64
+                       " from row %" PRIu64 " on",
+                       load->unit, series->rows, load->rows, load->first_row);
     if (windows->normals[f].columns && !series->fault)
         return load_normal(windows, load, error);
     return fb_series_read(&windows->set, load->unit, load->first_row, load->rows, load->to,

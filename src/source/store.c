@@ -25,8 +25,10 @@ int fb_store_limit(uint64_t *bytes, forebay_error *error)
     *bytes = DEFAULT_BYTES;
     if (!text || !*text || fb_size_parse(text, bytes))
         return FOREBAY_OK;
-    return fb_fail(error, FOREBAY_BAD_CONFIG, "$FOREBAY_DISK_CACHE is '%s', expected a size such as "
-                   "10GB", text);
+    return fb_fail(error, FOREBAY_BAD_CONFIG,
+                   "$FOREBAY_DISK_CACHE is '%s', expected a size such as "
+                   "10GB",
+                   text);
 }
 
 int fb_store_path(char *path, size_t size, const char *kind, uint64_t identity,
@@ -35,7 +37,8 @@ int fb_store_path(char *path, size_t size, const char *kind, uint64_t identity,
     char folder[PATH_MAX];
 
     if (!fb_host_cache_folder(folder, sizeof(folder)))
-        return fb_fail(error, FOREBAY_IO, "there is no cache folder: set $XDG_CACHE_HOME (or $HOME) "
+        return fb_fail(error, FOREBAY_IO,
+                       "there is no cache folder: set $XDG_CACHE_HOME (or $HOME) "
                        "to one that can be written to");
     if (snprintf(path, size, "%s/%s-%016" PRIx64 FB_STORE_SUFFIX, folder, kind, identity) >=
         (int)size)
@@ -109,8 +112,10 @@ int fb_store_make_room(const char *path, uint64_t bytes, forebay_error *error)
     if (status)
         return status;
     if (bytes > limit)
-        return fb_fail(error, FOREBAY_IO, "'%s' needs %s, and $FOREBAY_DISK_CACHE allows %s: raise "
-                       "it", path, fb_size_text(bytes, need), fb_size_text(limit, most));
+        return fb_fail(error, FOREBAY_IO,
+                       "'%s' needs %s, and $FOREBAY_DISK_CACHE allows %s: raise "
+                       "it",
+                       path, fb_size_text(bytes, need), fb_size_text(limit, most));
     snprintf(folder, sizeof(folder), "%.*s", (int)(name - path), path);
     for (;;) {
         status = take_survey(&survey, folder, name, error);
@@ -118,8 +123,10 @@ int fb_store_make_room(const char *path, uint64_t bytes, forebay_error *error)
             return status;
         snprintf(file, sizeof(file), "%s%s", folder, survey.oldest);
         if (unlink(file))
-            return fb_fail_errno(error, FOREBAY_IO, "cannot remove '%s', the oldest in the cache "
-                                 "folder", file);
+            return fb_fail_errno(error, FOREBAY_IO,
+                                 "cannot remove '%s', the oldest in the cache "
+                                 "folder",
+                                 file);
     }
 }
 

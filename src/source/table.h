@@ -1,7 +1,8 @@
 /*
  * table.h -- a CSV file, or its shards, as a set of typed rows.
  *
- *   table_find.c     the shards, the delimiter, the header, a first guess of the types
+ *   table_shards.c   name.csv, or name_part1.csv ...
+ *   table_find.c     the delimiter, the header, a first guess of the types
  *   table_parse.c    a chunk of text to rows
  *   table_convert.c  all chunks, in parallel, to the converted file; types found too narrow on the
  *                    way are widened and it is done again
@@ -25,14 +26,14 @@ enum fb_missing { FB_MISSING_ERROR, FB_MISSING_NAN, FB_MISSING_VALUE };
 
 struct fb_table_column {
     char name[FB_NAME_BYTES];
-    uint32_t offset;    /* in a row */
-    uint8_t type;       /* enum fb_cell */
-    bool given;         /* by source.types */
-    uint8_t wider;      /* what the data turned out to need; of whoever has the turn */
+    uint32_t offset; /* in a row */
+    uint8_t type;    /* enum fb_cell */
+    bool given;      /* by source.types */
+    uint8_t wider;   /* what the data turned out to need; of whoever has the turn */
 };
 
 struct fb_table_shard {
-    char *path;      /* in a block of path_bytes */
+    char *path; /* in a block of path_bytes */
     uint64_t path_bytes;
     uint64_t bytes;
     int64_t mtime_ns;
@@ -47,21 +48,21 @@ struct fb_table {
     unsigned column_count;
     struct fb_table_column *columns;
     char delimiter;
-    bool matrix;        /* all columns are stored as f32 */
-    int missing;        /* enum fb_missing */
+    bool matrix; /* all columns are stored as f32 */
+    int missing; /* enum fb_missing */
     double missing_value;
     uint64_t row_bytes;
     uint64_t block_rows; /* a power of two */
-    uint64_t identity;  /* of the shards and of every setting that matters */
+    uint64_t identity;   /* of the shards and of every setting that matters */
 };
 
-/* The files of source.path, in their order, checked for gaps: table->shards. */
-int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
-                         forebay_error *error);
 /* Find the shards of source.path and what is in them. On failure there is nothing to release. */
 int fb_table_find(struct fb_table *table, const struct fb_config *config, struct fb_budget *budget,
                   const struct fb_log *log, forebay_error *error);
 void fb_table_release(struct fb_table *table);
+/* Only the shards' paths; what there was when it fails, release gives back. */
+int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
+                         forebay_error *error);
 /* Where each column lies in a row, from the types. */
 void fb_table_lay_out(struct fb_table *table);
 
@@ -73,8 +74,8 @@ struct fb_vocabulary;
 struct fb_table_chunk {
     const struct fb_table *table;
     struct fb_vocabulary *const *vocabularies; /* per column, NULL where it is no category */
-    char *text;     /* FB_TABLE_TEXT_BYTES and some */
-    char *cell;     /* FB_TABLE_TEXT_BYTES: a cell without its quotes */
+    char *text;                                /* FB_TABLE_TEXT_BYTES and some */
+    char *cell;                                /* FB_TABLE_TEXT_BYTES: a cell without its quotes */
     uint32_t *ends;
     char *rows;
     uint64_t rows_bytes; /* room */
@@ -88,8 +89,8 @@ struct fb_table_chunk {
     uint64_t start, end; /* where the first row began, and where the next chunk's first does */
     uint64_t text_at;    /* the place in the file of text[0] */
     uint64_t row_count, line_count;
-    bool widened;        /* some column needs a wider type: the rows are of no use */
-    uint8_t *wider;      /* [columns]: which */
+    bool widened;   /* some column needs a wider type: the rows are of no use */
+    uint8_t *wider; /* [columns]: which */
     int status;
     forebay_error error; /* its line is counted from `start` */
     uint64_t error_line;

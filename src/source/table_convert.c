@@ -34,9 +34,9 @@ struct convert {
     pthread_cond_t turn_changed;
 
     /* Guarded by lock: */
-    uint64_t taken;     /* chunks */
+    uint64_t taken; /* chunks */
     uint64_t taken_shard, taken_at;
-    uint64_t turn;      /* the chunk that may write */
+    uint64_t turn; /* the chunk that may write */
     unsigned running;
     uint64_t done_bytes;
     int status;
@@ -79,8 +79,10 @@ static int add_words(struct convert *convert, struct fb_table_chunk *chunk, unsi
             fb_table_chunk_word(chunk, code, &word, &bytes);
             status = fb_vocabulary_add(convert->vocabularies[number], word, bytes, &code, error);
             if (!status && table->matrix && code >= EXACT_CODES)
-                status = fb_fail(error, FOREBAY_BAD_DATA, "more than %d words are no exact f32; use "
-                                 "source.as: columns", EXACT_CODES);
+                status = fb_fail(error, FOREBAY_BAD_DATA,
+                                 "more than %d words are no exact f32; use "
+                                 "source.as: columns",
+                                 EXACT_CODES);
             if (status) {
                 fb_error_context(error, "column '%s'", table->columns[number].name);
                 return status;
@@ -141,7 +143,8 @@ static int take_turn(struct convert *convert, struct job *job, bool first_of_sha
     convert->expected = chunk->end;
     convert->lines += chunk->line_count;
     for (unsigned i = 0; chunk->widened && i < table->column_count; i++)
-        convert->table->columns[i].wider = (uint8_t)fb_max(table->columns[i].wider, chunk->wider[i]);
+        convert->table->columns[i].wider =
+            (uint8_t)fb_max(table->columns[i].wider, chunk->wider[i]);
     if (is_widened(table)) /* it will all be done again */
         return FOREBAY_OK;
     for (unsigned i = 0; i < table->column_count && !status; i++)

@@ -134,8 +134,10 @@ static int write_all(struct fb_table_writer *writer, const char *from, uint64_t 
     if (at + bytes > writer->limit) {
         char most[32];
 
-        return fb_fail(error, FOREBAY_IO, "the converted table is larger than the %s that "
-                       "$FOREBAY_DISK_CACHE allows: raise it", fb_size_text(writer->limit, most));
+        return fb_fail(error, FOREBAY_IO,
+                       "the converted table is larger than the %s that "
+                       "$FOREBAY_DISK_CACHE allows: raise it",
+                       fb_size_text(writer->limit, most));
     }
     while (bytes) {
         ssize_t wrote = pwrite(writer->fd, from, bytes, (off_t)at);
@@ -366,11 +368,11 @@ static bool header_is_whole(const struct fb_table_file *file, const struct fb_ta
            header->columns == table->column_count && header->row_bytes > 0 &&
            header->block_rows > 0 && fb_mul(header->rows, header->row_bytes, &data) &&
            fb_add(data, DATA_AT, &data) && header->tail_at == data &&
-           header->blocks == header->rows / header->block_rows +
-                                 (header->rows % header->block_rows != 0) &&
+           header->blocks ==
+               header->rows / header->block_rows + (header->rows % header->block_rows != 0) &&
            header->tail_bytes == file_bytes - header->tail_at && file_bytes >= header->tail_at &&
-           header->tail_bytes >= header->columns * sizeof(struct stored_column) +
-                                     header->blocks * sizeof(uint64_t);
+           header->tail_bytes >=
+               header->columns * sizeof(struct stored_column) + header->blocks * sizeof(uint64_t);
 }
 
 static bool tail_is_whole(const struct fb_table_file *file, char *piece)
@@ -435,8 +437,8 @@ static int check_file(struct fb_table_file *file, struct fb_table *table, foreba
     fb_block_free(file->budget, FB_STAGE_SCRATCH, piece, PIECE, 1);
     if (!whole)
         return fb_fail(error, FOREBAY_MISSING, "'%s' is not whole", file->path);
-    file->hashes = fb_block_new(file->budget, FB_STAGE_INDEX, blocks, sizeof(uint64_t), "checksums",
-                                error);
+    file->hashes =
+        fb_block_new(file->budget, FB_STAGE_INDEX, blocks, sizeof(uint64_t), "checksums", error);
     if (!file->hashes)
         return fb_failed(error);
     header->blocks = blocks;
@@ -449,8 +451,8 @@ static int check_file(struct fb_table_file *file, struct fb_table *table, foreba
 int fb_table_file_open(struct fb_table_file **out, const char *path, struct fb_table *table,
                        forebay_error *error)
 {
-    struct fb_table_file *file = fb_block_new(table->budget, FB_STAGE_INDEX, 1, sizeof(*file),
-                                              "the table's file", error);
+    struct fb_table_file *file =
+        fb_block_new(table->budget, FB_STAGE_INDEX, 1, sizeof(*file), "the table's file", error);
     int status;
 
     if (!file)
@@ -496,7 +498,9 @@ int fb_table_file_block(const struct fb_table_file *file, uint64_t block, void *
     int status = fb_table_file_read(file, first, count, to, reader, error);
 
     if (!status && hash_bytes(to, count * file->header.row_bytes, block) != file->hashes[block])
-        status = fb_fail(error, FOREBAY_BAD_DATA, "'%s': the checksum of block %" PRIu64 " is wrong; "
-                         "remove the file, it will be made again", file->path, block);
+        status = fb_fail(error, FOREBAY_BAD_DATA,
+                         "'%s': the checksum of block %" PRIu64 " is wrong; "
+                         "remove the file, it will be made again",
+                         file->path, block);
     return status;
 }

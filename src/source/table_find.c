@@ -1,9 +1,6 @@
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -14,8 +11,6 @@
 #include "decode/csv.h"
 #include "decode/number.h"
 #include "memory/block.h"
-#include "source/glob.h"
-#include "source/sort.h"
 #include "source/source_kinds.h"
 #include "source/table.h"
 
@@ -29,7 +24,7 @@ struct head {
     char *text; /* FB_TABLE_TEXT_BYTES and padding */
     char *cell;
     uint64_t bytes;
-    bool whole; /* the file has no more */
+    bool whole;    /* the file has no more */
     uint64_t from; /* behind a byte order mark */
 };
 
@@ -62,8 +57,12 @@ static int read_head(struct head *head, struct fb_table_shard *shard, uint64_t w
 
 static struct fb_csv head_scan(const struct head *head, char delimiter, uint64_t at)
 {
-    return (struct fb_csv){ .text = head->text, .bytes = head->bytes, .last = head->whole,
-                            .delimiter = delimiter, .at = at, .cell = at };
+    return (struct fb_csv){ .text = head->text,
+                            .bytes = head->bytes,
+                            .last = head->whole,
+                            .delimiter = delimiter,
+                            .at = at,
+                            .cell = at };
 }
 
 /* Walk over the cells of the head from `at` on; stops when fn says so (not 0) and returns that. */
@@ -160,9 +159,9 @@ struct header {
     struct fb_table *table;
     const struct head *head;
     const char *path;
-    bool named;     /* it is one; else it only counts the columns */
-    bool compare;   /* with what is there */
-    bool number;    /* found in a cell */
+    bool named;   /* it is one; else it only counts the columns */
+    bool compare; /* with what is there */
+    bool number;  /* found in a cell */
     unsigned count;
     forebay_error *error;
     int status;
@@ -174,11 +173,15 @@ static int name_column(struct header *header, unsigned column, const char *at, c
     int length = (int)(end - at);
 
     if (memchr(at, '\0', (size_t)(end - at)))
-        return fb_fail(header->error, FOREBAY_BAD_DATA, "'%s' line 1 has a NUL byte: is this UTF-16, "
-                       "or no text?", header->path);
+        return fb_fail(header->error, FOREBAY_BAD_DATA,
+                       "'%s' line 1 has a NUL byte: is this UTF-16, "
+                       "or no text?",
+                       header->path);
     if (end - at >= FB_NAME_BYTES - 1)
-        return fb_fail(header->error, FOREBAY_BAD_DATA, "'%s' line 1: the name of column %u is "
-                       "longer than %d bytes", header->path, column + 1, FB_NAME_BYTES - 2);
+        return fb_fail(header->error, FOREBAY_BAD_DATA,
+                       "'%s' line 1: the name of column %u is "
+                       "longer than %d bytes",
+                       header->path, column + 1, FB_NAME_BYTES - 2);
     if (!header->named || length == 0)
         snprintf(to->name, sizeof(to->name), "c%u", column);
     else
@@ -192,19 +195,24 @@ static int compare_column(struct header *header, unsigned column, const char *at
     const struct fb_table *table = header->table;
     struct fb_table_column one = { .name = "" };
     struct fb_table other = { .columns = &one };
-    struct header single = { .table = &other, .path = header->path, .named = true,
-                             .error = header->error };
+    struct header single = {
+        .table = &other, .path = header->path, .named = true, .error = header->error
+    };
     int status;
 
     if (column >= table->column_count)
-        return fb_fail(header->error, FOREBAY_BAD_DATA, "'%s' line 1 has more columns than the %u of "
-                       "'%s'", header->path, table->column_count, table->shards[0].path);
+        return fb_fail(header->error, FOREBAY_BAD_DATA,
+                       "'%s' line 1 has more columns than the %u of "
+                       "'%s'",
+                       header->path, table->column_count, table->shards[0].path);
     status = name_column(&single, 0, at, end);
     if (status || strcmp(one.name, table->columns[column].name) == 0 || at == end)
         return status;
-    return fb_fail(header->error, FOREBAY_BAD_DATA, "'%s' line 1: column %u is '%s', but '%s' in "
-                   "'%s'; the parts of a table have the same header", header->path, column + 1,
-                   one.name, table->columns[column].name, table->shards[0].path);
+    return fb_fail(header->error, FOREBAY_BAD_DATA,
+                   "'%s' line 1: column %u is '%s', but '%s' in "
+                   "'%s'; the parts of a table have the same header",
+                   header->path, column + 1, one.name, table->columns[column].name,
+                   table->shards[0].path);
 }
 
 static int header_cell(void *data, unsigned column, const char *at, const char *end, bool last)
@@ -236,8 +244,9 @@ static int skip_row(const struct head *head, char delimiter, uint64_t *at, const
                 return FOREBAY_OK;
             }
     return fb_fail(error, FOREBAY_BAD_DATA, "'%s' line 1: %s", path,
-                   csv.quoted ? "a quote is opened that does not close" : "the line is longer than "
-                                                                          "2 MiB");
+                   csv.quoted ? "a quote is opened that does not close"
+                              : "the line is longer than "
+                                "2 MiB");
 }
 
 static int check_names(const struct fb_table *table, forebay_error *error)
@@ -246,17 +255,19 @@ static int check_names(const struct fb_table *table, forebay_error *error)
     for (unsigned i = 0; i < table->column_count && table->column_count <= 4096; i++)
         for (unsigned k = 0; k < i; k++)
             if (strcmp(table->columns[i].name, table->columns[k].name) == 0)
-                return fb_fail(error, FOREBAY_BAD_DATA, "'%s' line 1: columns %u and %u are both "
-                               "called '%s'", table->shards[0].path, k + 1, i + 1,
-                               table->columns[i].name);
+                return fb_fail(error, FOREBAY_BAD_DATA,
+                               "'%s' line 1: columns %u and %u are both "
+                               "called '%s'",
+                               table->shards[0].path, k + 1, i + 1, table->columns[i].name);
     return FOREBAY_OK;
 }
 
 static int read_columns(struct fb_table *table, const struct fb_config *config,
                         const struct head *head, forebay_error *error)
 {
-    struct header header = { .table = table, .head = head, .path = table->shards[0].path,
-                             .error = error };
+    struct header header = {
+        .table = table, .head = head, .path = table->shards[0].path, .error = error
+    };
 
     for_cells(head, table->delimiter, head->from, header_cell, &header); /* only counts */
     if (header.count > FB_TABLE_COLUMNS || header.count == 0)
@@ -315,8 +326,10 @@ static int take_types(struct fb_table *table, const struct fb_config *config, fo
             continue;
         }
         if (type == 4)
-            fb_fail(error, FOREBAY_BAD_CONFIG, "source.types: '%s' of column '%s' is none of f32, "
-                    "f64, i64, category", types->values[i], types->keys[i]);
+            fb_fail(error, FOREBAY_BAD_CONFIG,
+                    "source.types: '%s' of column '%s' is none of f32, "
+                    "f64, i64, category",
+                    types->values[i], types->keys[i]);
         else
             fb_fail(error, FOREBAY_BAD_CONFIG, "source.types: '%s' has no column '%s'",
                     table->shards[0].path, types->keys[i]);
@@ -338,8 +351,8 @@ static int read_missing(struct fb_table *table, const struct fb_config *config,
     else if (fb_number_f64(rule, rule + strlen(rule), &table->missing_value) == FB_NUMBER_OK)
         table->missing = FB_MISSING_VALUE;
     else {
-        fb_fail(error, FOREBAY_BAD_CONFIG, "source.missing: '%s' is neither error, nan nor a number",
-                rule);
+        fb_fail(error, FOREBAY_BAD_CONFIG,
+                "source.missing: '%s' is neither error, nan nor a number", rule);
         fb_config_place(config, "source.missing", error);
         return FOREBAY_BAD_CONFIG;
     }
@@ -352,8 +365,12 @@ static int look_at_shard(struct fb_table *table, uint64_t number, const struct f
                          struct head *head, forebay_error *error)
 {
     struct fb_table_shard *shard = &table->shards[number];
-    struct header header = { .table = table, .head = head, .path = shard->path, .named = true,
-                             .compare = true, .error = error };
+    struct header header = { .table = table,
+                             .head = head,
+                             .path = shard->path,
+                             .named = true,
+                             .compare = true,
+                             .error = error };
     int status = read_head(head, shard, GUESS_BYTES, error);
 
     if (!status && !memchr(head->text, '\n', head->bytes)) /* a long header */
@@ -413,31 +430,6 @@ static uint64_t hash_table(const struct fb_table *table)
     return hash;
 }
 
-static int absolute_paths(struct fb_table *table, forebay_error *error)
-{
-    char path[FB_PATH_BYTES];
-
-    for (uint64_t i = 0; i < table->shard_count; i++) {
-        struct fb_table_shard *shard = &table->shards[i];
-        char *whole = realpath(shard->path, NULL), *kept;
-        uint64_t bytes;
-
-        if (!whole)
-            return fb_fail_errno(error, FOREBAY_MISSING, "cannot open '%s'", shard->path);
-        bytes = strlen(whole) + 1;
-        memcpy(path, whole, fb_min(bytes, sizeof(path)));
-        free(whole);
-        kept = fb_block_new(table->budget, FB_STAGE_INDEX, bytes, 1, "a path", error);
-        if (!kept)
-            return fb_failed(error);
-        memcpy(kept, path, bytes);
-        fb_block_free(table->budget, FB_STAGE_INDEX, shard->path, shard->path_bytes, 1);
-        shard->path = kept;
-        shard->path_bytes = bytes;
-    }
-    return FOREBAY_OK;
-}
-
 static int look_at_all(struct fb_table *table, const struct fb_config *config,
                        const struct fb_log *log, forebay_error *error)
 {
@@ -468,8 +460,6 @@ int fb_table_find(struct fb_table *table, const struct fb_config *config, struct
     status = read_missing(table, config, error);
     if (!status)
         status = fb_table_find_shards(table, config, error);
-    if (!status)
-        status = absolute_paths(table, error);
     if (!status)
         status = look_at_all(table, config, log, error);
     if (status) {

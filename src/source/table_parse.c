@@ -11,15 +11,15 @@
 #include "source/vocabulary.h"
 
 #define LOOKAHEAD ((uint64_t)8 * 1024) /* behind a chunk, for the end of its last row */
-#define ENDS 1024                       /* cells that are found before they are read */
+#define ENDS 1024                      /* cells that are found before they are read */
 #define WORD_BYTES_MAX 65535
 
 bool fb_table_is_missing(const char *at, const char *end)
 {
-    static const char *const words[] = { "#N/A",    "#N/A N/A", "#NA",     "-1.#IND", "-1.#QNAN",
-                                         "-NaN",    "-nan",     "1.#IND",  "1.#QNAN", "<NA>",
-                                         "N/A",     "NA",       "NULL",    "NaN",     "None",
-                                         "n/a",     "nan",      "null" };
+    static const char *const words[] = { "#N/A", "#N/A N/A", "#NA",    "-1.#IND", "-1.#QNAN",
+                                         "-NaN", "-nan",     "1.#IND", "1.#QNAN", "<NA>",
+                                         "N/A",  "NA",       "NULL",   "NaN",     "None",
+                                         "n/a",  "nan",      "null" };
     size_t length = (size_t)(end - at);
 
     if (length == 0)
@@ -57,15 +57,16 @@ int fb_table_chunk_open(struct fb_table_chunk *chunk, const struct fb_table *tab
 
     *chunk = (struct fb_table_chunk){ .table = table, .vocabularies = vocabularies, .fd = -1 };
     chunk->rows_bytes = rows_room(table);
-    chunk->text = fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1, 1,
-                               "parsing text", error);
-    chunk->cell = fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES, 1, "parsing text",
-                               error);
-    chunk->ends = fb_block_new(budget, FB_STAGE_SCRATCH, ENDS, sizeof(*chunk->ends), "parsing text",
-                               error);
-    chunk->rows = fb_block_new(budget, FB_STAGE_SCRATCH, chunk->rows_bytes, 1, "parsed rows", error);
-    chunk->wider = fb_block_new(budget, FB_STAGE_SCRATCH, table->column_count, 1, "parsed types",
-                                error);
+    chunk->text = fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1,
+                               1, "parsing text", error);
+    chunk->cell =
+        fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES, 1, "parsing text", error);
+    chunk->ends =
+        fb_block_new(budget, FB_STAGE_SCRATCH, ENDS, sizeof(*chunk->ends), "parsing text", error);
+    chunk->rows =
+        fb_block_new(budget, FB_STAGE_SCRATCH, chunk->rows_bytes, 1, "parsed rows", error);
+    chunk->wider =
+        fb_block_new(budget, FB_STAGE_SCRATCH, table->column_count, 1, "parsed types", error);
     if (chunk->text && chunk->cell && chunk->ends && chunk->rows && chunk->wider)
         return FOREBAY_OK;
     fb_table_chunk_close(chunk);
@@ -140,7 +141,8 @@ static int put_missing(struct fb_table_chunk *chunk, const struct fb_table_colum
     int32_t none = -1;
 
     if (table->missing == FB_MISSING_ERROR)
-        return fail_cell(chunk, column, at, end, "is no value; source.missing: nan or a number says "
+        return fail_cell(chunk, column, at, end,
+                         "is no value; source.missing: nan or a number says "
                          "what to put there");
     if (column->type == FB_CELL_CATEGORY) {
         memcpy(to, &none, sizeof(none)); /* becomes f32 with all other codes, see table_convert.c */
@@ -155,7 +157,8 @@ static int put_missing(struct fb_table_chunk *chunk, const struct fb_table_colum
         return FOREBAY_OK;
     }
     if (column->given)
-        return fail_cell(chunk, column, at, end, "is no value, and an i64 column has no other that "
+        return fail_cell(chunk, column, at, end,
+                         "is no value, and an i64 column has no other that "
                          "source.missing could mean: give it type f64, or missing a whole number");
     widen(chunk, column, FB_CELL_F64);
     return FOREBAY_OK;
@@ -223,8 +226,11 @@ static int put_word(struct fb_table_chunk *chunk, const struct fb_table_column *
 
 static const char *cell_end(const struct fb_table_chunk *chunk, const char *at)
 {
-    struct fb_csv csv = { .text = chunk->text, .delimiter = chunk->table->delimiter, .last = true,
-                          .at = (uint64_t)(at - chunk->text), .cell = (uint64_t)(at - chunk->text),
+    struct fb_csv csv = { .text = chunk->text,
+                          .delimiter = chunk->table->delimiter,
+                          .last = true,
+                          .at = (uint64_t)(at - chunk->text),
+                          .cell = (uint64_t)(at - chunk->text),
                           .bytes = FB_TABLE_TEXT_BYTES + 1 };
     uint32_t ends[64];
 
@@ -280,7 +286,7 @@ static inline int put_cell(struct fb_table_chunk *chunk, const struct fb_table_c
 /* Where the parser is in the text. */
 struct parse {
     struct fb_csv csv;
-    uint64_t loaded;   /* bytes of text */
+    uint64_t loaded;    /* bytes of text */
     uint64_t row, cell; /* where they begin in the text */
     unsigned column;
     bool done;
@@ -357,8 +363,10 @@ static int take_ends(struct fb_table_chunk *chunk, struct parse *parse, unsigned
             parse->cell = end + 1;
         } else {
             chunk->error_line = chunk->line_count;
-            status = fb_fail(&chunk->error, FOREBAY_BAD_DATA, "the row has more than the %u cells "
-                             "expected", table->column_count);
+            status = fb_fail(&chunk->error, FOREBAY_BAD_DATA,
+                             "the row has more than the %u cells "
+                             "expected",
+                             table->column_count);
         }
         if (status)
             return status;
@@ -415,8 +423,7 @@ static bool find_line(struct fb_table_chunk *chunk, struct parse *parse)
 void fb_table_chunk_parse(struct fb_table_chunk *chunk, uint64_t start, uint64_t guess_from)
 {
     bool guess = start == UINT64_MAX;
-    struct parse parse = { .csv = { .text = chunk->text,
-                                    .delimiter = chunk->table->delimiter } };
+    struct parse parse = { .csv = { .text = chunk->text, .delimiter = chunk->table->delimiter } };
 
     chunk->text_at = guess ? guess_from - 1 : start;
     chunk->row_count = chunk->line_count = 0;
@@ -428,8 +435,8 @@ void fb_table_chunk_parse(struct fb_table_chunk *chunk, uint64_t start, uint64_t
     chunk->status = FOREBAY_OK;
     if (chunk->text_at >= chunk->shard->bytes || (!guess && start >= chunk->limit))
         return;
-    chunk->status = fill_text(chunk, &parse,
-                              fb_max(chunk->limit, chunk->text_at) - chunk->text_at + LOOKAHEAD);
+    chunk->status =
+        fill_text(chunk, &parse, fb_max(chunk->limit, chunk->text_at) - chunk->text_at + LOOKAHEAD);
     if (chunk->status || (guess && !find_line(chunk, &parse)))
         return;
     parse.csv.at = parse.csv.cell = parse.cell = parse.row;

@@ -1,19 +1,11 @@
-/* table_shards.c -- name.csv, or name_part1.csv, name_part2.csv, ... in their order. */
 #include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/mix.h"
 #include "base/size.h"
-#include "decode/csv.h"
-#include "decode/number.h"
 #include "memory/block.h"
 #include "source/glob.h"
 #include "source/sort.h"
@@ -34,8 +26,10 @@ static int split_name(struct name *name, const char *path, forebay_error *error)
 
     if (folder >= sizeof(name->folder) || stem >= sizeof(name->stem) || stem == 0 ||
         strlen(base + stem) >= sizeof(name->extension))
-        return fb_fail(error, FOREBAY_BAD_CONFIG, "source.path: '%.200s' is no path of a table, "
-                       "e.g. data/train.csv", path);
+        return fb_fail(error, FOREBAY_BAD_CONFIG,
+                       "source.path: '%.200s' is no path of a table, "
+                       "e.g. data/train.csv",
+                       path);
     memcpy(name->folder, path, folder);
     name->folder[folder] = '\0';
     memcpy(name->stem, base, stem);
@@ -102,9 +96,10 @@ static int check_parts(struct fb_table *table, const struct name *name, forebay_
 {
     fb_sort(table->shards, table->shard_count, sizeof(*table->shards), compare_shards, NULL);
     if (table->shards[0].lines > 1)
-        return fb_fail(error, FOREBAY_MISSING, "'%s%s_part1%s' is missing: the first part there is "
-                       "is %" PRIu64, name->folder, name->stem, name->extension,
-                       table->shards[0].lines);
+        return fb_fail(error, FOREBAY_MISSING,
+                       "'%s%s_part1%s' is missing: the first part there is "
+                       "is %" PRIu64,
+                       name->folder, name->stem, name->extension, table->shards[0].lines);
     for (uint64_t i = 1; i < table->shard_count; i++) {
         uint64_t before = table->shards[i - 1].lines, number = table->shards[i].lines;
 
@@ -112,9 +107,10 @@ static int check_parts(struct fb_table *table, const struct name *name, forebay_
             return fb_fail(error, FOREBAY_BAD_DATA, "'%s' and '%s' are the same part",
                            table->shards[i - 1].path, table->shards[i].path);
         if (number != before + 1)
-            return fb_fail(error, FOREBAY_MISSING, "'%s%s_part%" PRIu64 "%s' is missing: there are "
-                           "parts %" PRIu64 " and %" PRIu64, name->folder, name->stem, before + 1,
-                           name->extension, before, number);
+            return fb_fail(error, FOREBAY_MISSING,
+                           "'%s%s_part%" PRIu64 "%s' is missing: there are "
+                           "parts %" PRIu64 " and %" PRIu64,
+                           name->folder, name->stem, before + 1, name->extension, before, number);
     }
     return FOREBAY_OK;
 }
@@ -141,7 +137,7 @@ static int find_parts(struct fb_table *table, const struct name *name, forebay_e
     return status ? status : check_parts(table, name, error);
 }
 
-int fb_table_find_shards(struct fb_table *table, const struct fb_config *config, forebay_error *error)
+static int find_all(struct fb_table *table, const struct fb_config *config, forebay_error *error)
 {
     const struct fb_texts *paths = &config->source_path;
     const char *folder = config->folder ? config->folder : "";
@@ -151,11 +147,12 @@ int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
     int status;
 
     if (paths->count != 1)
-        return fb_fail(error, FOREBAY_BAD_CONFIG, "source.path: a table is one path, name.csv, "
+        return fb_fail(error, FOREBAY_BAD_CONFIG,
+                       "source.path: a table is one path, name.csv, "
                        "whether that file or its parts name_part1.csv ... exist");
     if (snprintf(path, sizeof(path), "%s%s%s", paths->values[0][0] == '/' ? "" : folder,
-                 paths->values[0][0] == '/' || !folder[0] ? "" : "/", paths->values[0]) >=
-        (int)sizeof(path))
+                 paths->values[0][0] == '/' || !folder[0] ? "" : "/",
+                 paths->values[0]) >= (int)sizeof(path))
         return fb_fail(error, FOREBAY_BAD_CONFIG, "source.path is longer than a path can be");
     status = split_name(&name, path, error);
     if (status)
@@ -163,4 +160,37 @@ int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
     if (stat(path, &about) == 0)
         return add_shard(table, "", path, 0, error);
     return find_parts(table, &name, error);
+}
+
+static int absolute_paths(struct fb_table *table, forebay_error *error)
+{
+    char path[FB_PATH_BYTES];
+
+    for (uint64_t i = 0; i < table->shard_count; i++) {
+        struct fb_table_shard *shard = &table->shards[i];
+        char *whole = realpath(shard->path, NULL), *kept;
+        uint64_t bytes;
+
+        if (!whole)
+            return fb_fail_errno(error, FOREBAY_MISSING, "cannot open '%s'", shard->path);
+        bytes = strlen(whole) + 1;
+        memcpy(path, whole, fb_min(bytes, sizeof(path)));
+        free(whole);
+        kept = fb_block_new(table->budget, FB_STAGE_INDEX, bytes, 1, "a path", error);
+        if (!kept)
+            return fb_failed(error);
+        memcpy(kept, path, bytes);
+        fb_block_free(table->budget, FB_STAGE_INDEX, shard->path, shard->path_bytes, 1);
+        shard->path = kept;
+        shard->path_bytes = bytes;
+    }
+    return FOREBAY_OK;
+}
+
+int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
+                         forebay_error *error)
+{
+    int status = find_all(table, config, error);
+
+    return status ? status : absolute_paths(table, error);
 }

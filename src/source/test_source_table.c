@@ -1,103 +1,4 @@
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "base/size.h"
-#include "source/source.h"
-#include "source/vocabulary.h"
-
-static struct fb_budget *budget;
-static forebay_error error;
-static char folder[64], said[8192];
-static struct fb_config config;
-static struct fb_source *source;
-static struct fb_reader *reader;
-
-static void hear(void *data, int level, const char *line)
-{
-    (void)data;
-    (void)level;
-    snprintf(said + strlen(said), sizeof(said) - strlen(said), "%s\n", line);
-}
-
-static int begin(void **state)
-{
-    char cache[128];
-
-    (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/forebay-table-XXXXXX");
-    if (!mkdtemp(folder))
-        return 1;
-    snprintf(cache, sizeof(cache), "%s/cache", folder);
-    setenv("XDG_CACHE_HOME", cache, 1);
-    unsetenv("FOREBAY_DISK_CACHE");
-    mkdir(cache, 0700);
-    return fb_budget_new(&budget, 64 * FB_MIB, &error) || fb_reader_new(&reader, NULL, &error);
-}
-
-static int end(void **state)
-{
-    struct fb_budget_report report;
-    char command[128];
-
-    (void)state;
-    fb_source_close(source);
-    source = NULL;
-    fb_config_release(&config);
-    fb_reader_free(reader);
-    fb_budget_read(budget, &report);
-    fb_budget_free(budget);
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    return system(command) != 0 || report.used != 0; /* whatever is not given back is a leak */
-}
-
-static void write_bytes(const char *name, const char *text, size_t bytes)
-{
-    char path[256];
-    FILE *file;
-
-    snprintf(path, sizeof(path), "%s/%s", folder, name);
-    file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(text, 1, bytes, file), bytes);
-    assert_int_equal(fclose(file), 0);
-}
-
-static void write_text(const char *name, const char *text)
-{
-    write_bytes(name, text, strlen(text));
-}
-
-/* source.path is t.csv; `more` are other settings of the source. */
-static int open_table(const char *more)
-{
-    forebay_options options = FOREBAY_OPTIONS_INIT;
-    struct fb_log log = { hear, NULL, NULL };
-    char text[1024];
-
-    fb_source_close(source);
-    source = NULL;
-    fb_config_release(&config);
-    said[0] = '\0';
-    snprintf(text, sizeof(text), "source: {kind: table, path: %s/t.csv%s%s}", folder,
-             *more ? ", " : "", more);
-    options.config_text = text;
-    assert_int_equal(fb_config_read(&config, &options, &log, &error), 0);
-    return fb_source_open(&source, &config, budget, &log, &error);
-}
-
-static void must_open(const char *more)
-{
-    if (open_table(more))
-        fail_msg("%s", error.message);
-}
+#include "source/test_table.h"
 
 static unsigned field(const char *name)
 {
@@ -123,8 +24,9 @@ static double cell(uint64_t row, const char *name)
     } one = { 0 }, two = { 0 };
     uint64_t hits = 0, misses = 0;
     struct fb_load load = { .to = &one, .reader = reader };
-    struct fb_gather gather = { .samples = &row, .count = 1, .to = to, .reader = reader,
-                                .hits = &hits, .misses = &misses };
+    struct fb_gather gather = {
+        .samples = &row, .count = 1, .to = to, .reader = reader, .hits = &hits, .misses = &misses
+    };
     forebay_dtype dtype = source->fields[f].dtype;
 
     load.scratch = gather.scratch = (struct fb_scratch){ scratch, source->scratch_bytes };
@@ -250,8 +152,9 @@ static void a_matrix_is_one_field_of_f32(void **state)
     float row[3];
     uint64_t sample = 1, count = 0;
     char *to[1] = { (char *)row };
-    struct fb_gather gather = { .samples = &sample, .count = 1, .to = to, .hits = &count,
-                                .misses = &count };
+    struct fb_gather gather = {
+        .samples = &sample, .count = 1, .to = to, .hits = &count, .misses = &count
+    };
     char scratch[64];
 
     (void)state;
@@ -435,8 +338,9 @@ static void a_damaged_file_is_made_again_or_named(void **state)
     char *to[1];
     int64_t value;
     uint64_t sample = 1, count = 0;
-    struct fb_gather gather = { .samples = &sample, .count = 1, .to = to, .hits = &count,
-                                .misses = &count };
+    struct fb_gather gather = {
+        .samples = &sample, .count = 1, .to = to, .hits = &count, .misses = &count
+    };
 
     (void)state;
     write_text("t.csv", "a\n1\n2\n");
@@ -447,7 +351,7 @@ static void a_damaged_file_is_made_again_or_named(void **state)
     run("printf x | dd of=$(ls %s/cache/forebay/*.fbt) bs=1 seek=4097 conv=notrunc 2>/dev/null");
     must_open(""); /* the header and the tail are whole: only a block is not */
     assert_null(strstr(said, "parsed"));
-    assert_true(source->ops->keep(source, 16 * FB_MIB) > 0);
+    assert_true(source->ops->keep(source, 16 * FB_MIB, UINT64_MAX) > 0);
     to[0] = (char *)&value;
     gather.reader = reader;
     assert_int_equal(source->ops->gather(source, &gather, &error), FOREBAY_BAD_DATA);
@@ -490,85 +394,6 @@ static void a_vocabulary_above_its_share_names_the_column(void **state)
     free(text);
 }
 
-/* Sum of a column over all rows through gather, in runs; checks every value. */
-static void check_all(uint64_t rows, uint64_t *hits, uint64_t *misses)
-{
-    uint64_t samples[512];
-    int64_t values[512];
-    char *to[1] = { (char *)values };
-    char scratch[64];
-    struct fb_gather gather = { .samples = samples, .to = to, .reader = reader, .hits = hits,
-                                .misses = misses, .scratch = { scratch, sizeof(scratch) } };
-
-    *hits = *misses = 0;
-    for (uint64_t done = 0; done < rows; done += gather.count) {
-        gather.count = fb_min(512, rows - done);
-        for (uint64_t i = 0; i < gather.count; i++)
-            samples[i] = (done + i) * 7919 % rows;
-        assert_int_equal(source->ops->gather(source, &gather, &error), 0);
-        for (uint64_t i = 0; i < gather.count; i++)
-            assert_int_equal(values[i], samples[i]);
-    }
-}
-
-static void kept_rows_are_given_back_under_pressure(void **state)
-{
-    uint64_t rows = 1000003, hits, misses, limit;
-    char *text = malloc(16 << 20), *at = text + sprintf(text, "a\n");
-    struct fb_budget_report report;
-
-    (void)state;
-    for (uint64_t i = 0; i < rows; i++)
-        at += sprintf(at, "%llu\n", (unsigned long long)i);
-    write_bytes("t.csv", text, (size_t)(at - text));
-    free(text);
-    must_open("");
-    check_all(rows, &hits, &misses);
-    assert_int_equal(hits, 0);
-    limit = source->ops->keep(source, 32 * FB_MIB);
-    assert_true(limit >= 8 * FB_MIB);
-    check_all(rows, &hits, &misses);
-    assert_int_equal(misses, 8); /* a block each */
-    check_all(rows, &hits, &misses);
-    assert_int_equal(misses, 0);
-    assert_int_equal(source->ops->kept(source).items, 8);
-
-    fb_budget_read(budget, &report);
-    assert_true(fb_budget_try_reserve(budget, FB_STAGE_OTHER, report.limit - report.used + FB_MIB));
-    assert_true(source->ops->kept(source).items < 8);
-    check_all(rows, &hits, &misses);
-    assert_true(hits > 0 && misses > 8);
-    fb_budget_refund(budget, FB_STAGE_OTHER, report.limit - report.used + FB_MIB);
-    assert_int_equal(source->ops->keep(source, 0), 0);
-    check_all(rows, &hits, &misses);
-    assert_int_equal(hits, 0);
-}
-
-static void a_vocabulary_gives_each_word_its_number(void **state)
-{
-    struct fb_vocabulary *words;
-    char word[32];
-    uint64_t bytes;
-    int32_t code;
-
-    (void)state;
-    assert_int_equal(fb_vocabulary_new(&words, 16 * FB_MIB, budget, &error), 0);
-    assert_int_equal(fb_vocabulary_find(words, "", 0), -1);
-    for (int32_t i = 0; i < 50000; i++) {
-        int length = snprintf(word, sizeof(word), "%d", i * 17);
-
-        assert_int_equal(fb_vocabulary_add(words, word, (uint64_t)length, &code, &error), 0);
-        assert_int_equal(code, i);
-    }
-    assert_int_equal(fb_vocabulary_find(words, "170", 3), 10);
-    assert_int_equal(fb_vocabulary_add(words, "17", 2, &code, &error), 0);
-    assert_int_equal(code, 1);
-    assert_int_equal(fb_vocabulary_count(words), 50000);
-    assert_memory_equal(fb_vocabulary_word(words, 10, &bytes), "170", 3);
-    assert_int_equal(bytes, 3);
-    fb_vocabulary_free(words);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -590,8 +415,6 @@ int main(void)
         TEST(a_damaged_file_is_made_again_or_named),
         TEST(the_disk_cache_is_bounded),
         TEST(a_vocabulary_above_its_share_names_the_column),
-        TEST(kept_rows_are_given_back_under_pressure),
-        TEST(a_vocabulary_gives_each_word_its_number),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

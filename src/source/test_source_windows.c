@@ -62,7 +62,8 @@ static void write_series(const char *name, unsigned tag, unsigned rows, bool npy
     char header[129];
     int length = snprintf(header, sizeof(header),
                           "\x93NUMPY\x01%c\x76%c{'descr': '<f4', 'fortran_order': False, "
-                          "'shape': (%u, 2), }", 0, 0, rows);
+                          "'shape': (%u, 2), }",
+                          0, 0, rows);
 
     memset(header + length, ' ', sizeof(header) - 1 - (size_t)length);
     header[127] = '\n';
@@ -108,10 +109,11 @@ static void no_window_crosses_a_file(void **state)
     float values[8];
 
     (void)state;
-    write_series("a.npy", 1, 10, true);  /* 0, 3, 6 */
-    write_series("b.npy", 2, 3, true);   /* too short: none, no error */
-    write_series("c.npy", 3, 4, true);   /* 0 */
-    assert_int_equal(open_source("source: {kind: windows, path: %s/*.npy, window: 4, stride: 3}"), 0);
+    write_series("a.npy", 1, 10, true); /* 0, 3, 6 */
+    write_series("b.npy", 2, 3, true);  /* too short: none, no error */
+    write_series("c.npy", 3, 4, true);  /* 0 */
+    assert_int_equal(open_source("source: {kind: windows, path: %s/*.npy, window: 4, stride: 3}"),
+                     0);
     assert_int_equal(source->sample_count, 4);
     assert_int_equal(source->unit_count, 3);
     assert_string_equal(source->fields[0].name, "window");
@@ -121,8 +123,8 @@ static void no_window_crosses_a_file(void **state)
     for (unsigned sample = 0; sample < 4; sample++) {
         assert_int_equal(load_sample(sample, 0, values), 4);
         for (unsigned i = 0; i < 8; i++)
-            assert_true(values[i] == (sample < 3 ? 1000.0f + (float)(6 * sample + i)
-                                                 : 3000.0f + (float)i));
+            assert_true(values[i] ==
+                        (sample < 3 ? 1000.0f + (float)(6 * sample + i) : 3000.0f + (float)i));
     }
 }
 
@@ -137,7 +139,8 @@ static void the_tail_is_one_shorter_window_if_padded(void **state)
     write_series("c.npy", 3, 8, true);  /* 0, 4: nothing is left over */
     write_series("d.npy", 4, 0, true);  /* no rows, no window */
     assert_int_equal(open_source("source: {kind: windows, path: %s/*.npy, window: 4, stride: 4, "
-                                 "tail: pad}"), 0);
+                                 "tail: pad}"),
+                     0);
     assert_int_equal(source->sample_count, 6);
     assert_int_equal(load_sample(2, 0, values), 2);
     assert_true(values[0] == 1016.0f);
@@ -158,7 +161,8 @@ static void several_fields_are_cut_alike(void **state)
     write_series("y_2.npy", 5, 9, true);
     write_series("y_1.npy", 4, 6, true);
     assert_int_equal(open_source("source: {kind: windows, fields: {x: '%s/x_*.npy', "
-                                 "y: '%s/y_*.npy'}, window: 4, stride: 1}"), 0);
+                                 "y: '%s/y_*.npy'}, window: 4, stride: 1}"),
+                     0);
     assert_int_equal(source->field_count, 2);
     assert_int_equal(source->sample_count, 9);
     assert_int_equal(load_sample(3, 0, values), 4);
@@ -178,7 +182,8 @@ static void fields_of_unequal_length_are_one_broken_sample(void **state)
     write_series("y_1.npy", 4, 6, true);
     write_series("y_2.npy", 5, 8, true);
     assert_int_equal(open_source("source: {kind: windows, fields: {x: '%s/x_*.npy', "
-                                 "y: '%s/y_*.npy'}, window: 4, stride: 1}"), 0);
+                                 "y: '%s/y_*.npy'}, window: 4, stride: 1}"),
+                     0);
     assert_int_equal(source->sample_count, 3 + 1);
     assert_int_equal(source->broken_count, 1);
     assert_int_equal(source->ops->parts(source, 3, parts), 2);
@@ -195,7 +200,8 @@ static void flat_files_are_rows_of_columns(void **state)
     (void)state;
     write_series("a.bin", 1, 10, false);
     assert_int_equal(open_source("source: {kind: windows, path: %s/*.bin, window: 4, stride: 6, "
-                                 "columns: 2, dtype: f32}"), 0);
+                                 "columns: 2, dtype: f32}"),
+                     0);
     assert_int_equal(source->sample_count, 2);
     assert_int_equal(load_sample(1, 0, values), 4);
     assert_true(values[0] == 1012.0f);
@@ -205,7 +211,8 @@ static void files_that_are_no_arrays_fail_when_loaded(void **state)
 {
     static const struct {
         const char *name, *words;
-    } broken[] = { { "a.npy", "no .npy file" }, { "b.npy", "behind its header" },
+    } broken[] = { { "a.npy", "no .npy file" },
+                   { "b.npy", "behind its header" },
                    { "c.npy", "not those of the first file" } };
     struct fb_load load = { .reader = reader };
     float more[3] = { 0 };
@@ -265,14 +272,16 @@ static void mean_and_std_are_applied_in_f32(void **state)
     (void)state;
     write_series("a.npy", 0, 4, true); /* columns 0 2 4 6 and 1 3 5 7 */
     assert_int_equal(open_source("source: {kind: windows, path: %s/*.npy, window: 4, "
-                                 "mean: [1, 2], std: [2, 4]}"), 0);
+                                 "mean: [1, 2], std: [2, 4]}"),
+                     0);
     assert_int_equal(load_sample(0, 0, values), 4);
     for (unsigned row = 0; row < 4; row++) {
         assert_true(values[2 * row] == ((float)(2 * row) - 1) / 2);
         assert_true(values[2 * row + 1] == ((float)(2 * row + 1) - 2) / 4);
     }
     assert_int_equal(open_source("source: {kind: windows, path: %s/*.npy, window: 4, "
-                                 "normalise: auto}"), 0);
+                                 "normalise: auto}"),
+                     0);
     assert_int_equal(load_sample(0, 0, values), 4);
     assert_true(values[0] == -3.0f / 2.2360679775f); /* mean 3, std sqrt(5) */
     assert_true(values[0] == values[1]);
@@ -286,7 +295,8 @@ static void numbers_that_are_no_floats_become_f32_when_normalised(void **state)
     (void)state;
     write_file("a.bin", "", 0, numbers, sizeof(numbers));
     assert_int_equal(open_source("source: {kind: windows, path: %s/*.bin, window: 3, columns: 2, "
-                                 "dtype: i16, mean: 3, std: 2}"), 0);
+                                 "dtype: i16, mean: 3, std: 2}"),
+                     0);
     assert_int_equal(source->fields[0].dtype, FOREBAY_F32);
     assert_true(source->scratch_bytes > 0);
     assert_int_equal(load_sample(0, 0, values), 3);

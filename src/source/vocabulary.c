@@ -86,10 +86,11 @@ static void *take(struct fb_vocabulary *vocabulary, uint64_t count, uint64_t siz
     if (bytes > vocabulary->limit - vocabulary->used) {
         char limit[32];
 
-        fb_fail(error, FOREBAY_OVER_BUDGET, "%u different words do not fit in the %s that one "
+        fb_fail(error, FOREBAY_OVER_BUDGET,
+                "%u different words do not fit in the %s that one "
                 "column's vocabulary may take (a 16th of the budget): give it another type in "
-                "source.types, or raise memory.budget", vocabulary->count,
-                fb_size_text(vocabulary->limit, limit));
+                "source.types, or raise memory.budget",
+                vocabulary->count, fb_size_text(vocabulary->limit, limit));
         return NULL;
     }
     memory = fb_block_new(vocabulary->budget, FB_STAGE_INDEX, count, size, "a vocabulary", error);
@@ -139,8 +140,8 @@ static int grow_slots(struct fb_vocabulary *vocabulary, uint64_t count, forebay_
 int fb_vocabulary_new(struct fb_vocabulary **out, uint64_t limit, struct fb_budget *budget,
                       forebay_error *error)
 {
-    struct fb_vocabulary *vocabulary = fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*vocabulary),
-                                                    "a vocabulary", error);
+    struct fb_vocabulary *vocabulary =
+        fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*vocabulary), "a vocabulary", error);
     int status;
 
     if (!vocabulary)
@@ -215,7 +216,8 @@ static int make_room(struct fb_vocabulary *vocabulary, forebay_error *error)
     uint64_t room = vocabulary->words_room;
 
     if (vocabulary->count == WORDS_MAX)
-        return fb_fail(error, FOREBAY_BAD_DATA, "there are more than %d different words", WORDS_MAX);
+        return fb_fail(error, FOREBAY_BAD_DATA, "there are more than %d different words",
+                       WORDS_MAX);
     if (vocabulary->count == room) {
         uint64_t more = room ? 2 * room : FIRST_SLOTS / 2;
         struct word *words = take(vocabulary, more, sizeof(*words), error);
