@@ -262,7 +262,7 @@ static int look_at_picture(const struct fb_tar_source *tar, const struct fb_load
 {
     uint8_t *file = (uint8_t *)load->scratch.memory + tar->pictures->work_bytes;
     uint64_t bytes = 0, most = fb_min(FB_PICTURES_HEADER_BYTES, tar->picture_largest);
-    uint32_t width, height;
+    uint32_t width = 0, height = 0;
     int status;
 
     for (;;) {
