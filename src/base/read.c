@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/read_inside.h"
 #include "base/size.h"
 
 #ifndef RWF_DONTCACHE
@@ -26,7 +27,6 @@
 #define PIECE_BYTES FB_GIB         /* one call of the kernel moves 2 GiB - 4 KiB at most */
 #define BEHIND_BYTES (32 * FB_MIB) /* of a second copy, where pages must be dropped by hand */
 #define SLOW_NS (10 * (uint64_t)1000000000)
-#define RETRIES 3
 /* Threads the kernel may start for one ring where a file system cannot read asynchronously
  * (network, FUSE); each takes 21 KiB, counted in FB_READER_BYTES. */
 #define KERNEL_WORKERS 8
@@ -152,21 +152,6 @@ bool fb_reader_busy_path(struct fb_reader *reader, char *text, size_t size)
 
 /* ---- Failures ---- */
 
-static bool errno_passes(int number)
-{
-    return number == EIO || number == ETIMEDOUT || number == ENOMEM || number == ESTALE ||
-           number == EAGAIN;
-}
-
-static void back_off(unsigned failures)
-{
-    static const long waits_ms[RETRIES] = { 10, 100, 1000 };
-    struct timespec wait = { waits_ms[failures] / 1000, waits_ms[failures] % 1000 * 1000000 };
-
-    while (nanosleep(&wait, &wait) && errno == EINTR) {
-    }
-}
-
 static int fail_read(const struct target *target, const struct span *left, forebay_error *error)
 {
     int status = errno == EISDIR ? FOREBAY_MISSING : FOREBAY_IO;
@@ -258,9 +243,9 @@ static int read_plain(struct fb_reader *reader, const struct target *target, str
             reader->uncached = false;
             continue;
         }
-        if (!errno_passes(errno) || failures == RETRIES)
+        if (!fb_errno_passes(errno) || failures == FB_READ_RETRIES)
             return fail_read(target, left, error);
-        back_off(failures++);
+        fb_back_off(failures++);
     }
     return FOREBAY_OK;
 }
@@ -500,80 +485,19 @@ int fb_reader_read(struct fb_reader *reader, int fd, const char *path, void *int
 
 /* ---- Open and close ---- */
 
-static int fail_open(const char *path, forebay_error *error)
-{
-    int number = errno, status;
-    struct rlimit files = { 0, 0 };
-
-    if (number == EMFILE || number == ENFILE) {
-        (void)getrlimit(RLIMIT_NOFILE, &files);
-        status = fb_fail(error, FOREBAY_IO,
-                         "cannot open '%s': too many files are open in %s; raise the limit (ulimit "
-                         "-n, now %llu) or lower workers",
-                         path, number == EMFILE ? "this process" : "the whole system",
-                         (unsigned long long)files.rlim_cur);
-    } else {
-        bool passes = errno_passes(number) || number == EINTR || number == ENOSPC ||
-                      number == EBUSY || number == EDQUOT;
-
-        errno = number;
-        status =
-            fb_fail_errno(error, passes ? FOREBAY_IO : FOREBAY_MISSING, "cannot open '%s'", path);
-    }
-    fb_error_place(error, "%s", path);
-    return status;
-}
-
-static int open_patiently(const char *path)
-{
-    unsigned failures = 0;
-    int fd;
-
-    /* Without O_NONBLOCK the open of a FIFO waits until somebody writes to it. */
-    for (;;) {
-        fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-        if (fd >= 0)
-            return fd;
-        if (errno == EINTR)
-            continue;
-        if (!errno_passes(errno) || failures == RETRIES)
-            return -1;
-        back_off(failures++);
-    }
-}
-
-static int check_regular(const struct stat *about, const char *path, forebay_error *error)
-{
-    if (S_ISREG(about->st_mode))
-        return FOREBAY_OK;
-    fb_fail(error, FOREBAY_MISSING, "'%s' is %s, expected a regular file", path,
-            S_ISDIR(about->st_mode)    ? "a folder"
-            : S_ISFIFO(about->st_mode) ? "a FIFO"
-                                       : "a device or socket");
-    fb_error_place(error, "%s", path);
-    return FOREBAY_MISSING;
-}
-
 int fb_reader_open(struct fb_reader *reader, const char *path, int *fd, uint64_t *file_bytes,
                    forebay_error *error)
 {
     struct stat about;
     uint64_t began = fb_now_ns();
-    int status = FOREBAY_OK, opened;
+    int status, opened;
 
     busy_begin(reader, path);
-    opened = open_patiently(path);
-    if (opened < 0 || fstat(opened, &about))
-        status = fail_open(path, error);
-    else
-        status = check_regular(&about, path, error);
+    status = fb_open_regular(path, &opened, &about, error);
     busy_end(reader);
     spend(reader, began);
-    if (status) {
-        if (opened >= 0)
-            close(opened);
+    if (status)
         return status;
-    }
     *fd = opened;
     *file_bytes = (uint64_t)about.st_size;
     return FOREBAY_OK;
