@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """make_seeds.py -- write the fuzzers' small seeds into tests/corpus/ (needs NumPy and Pillow; same each time)."""
 import io
+import json
 import pathlib
 import struct
 import zipfile
@@ -105,7 +106,31 @@ def write_config():
     put("config", "anchors", b"a: &x [1, 2]\nb: *x\n")
 
 
+def write_watching():
+    """Requests to a loader, lines of a log, a log; a page is made of zeros and texts."""
+    put("control", "set", b"set workers=4 prefetch=2 memory.budget=8GiB")
+    put("control", "auto", b"set workers=auto cpu.share=1")
+    put("control", "bad", b"set batch.size=3 =x y")
+    put("recorder", "log", b'{"kind": "start", "n": 1}\n{"kind": "snapshot"}\nnot json\n{"n')
+    put("page", "texts", b"\xff" * 64 + b"train\0" + bytes(200) + b"/sys/fs/cgroup/x" + bytes(900))
+    view = ("time_ns limit used cache cache_limit cache_least cache_most slot per_worker workers "
+            "prefetch cpu_share cpus running ready in_flight bytes batches wait_ns delay_ns room left "
+            "swapped_out").split()
+    truths = ("has_cache cache_fixed workers_fixed prefetch_fixed cpu_fixed starved in_group "
+              "alarmed").split()
+    past = ("begun time_ns left used cache swapped_out settle_ns action target pressure_ns "
+            "pressure_cache shrunk warned_ns window_ns window_bytes window_batches window_wait "
+            "window_delay window_idle window_ticks window_ready trial trial_old trial_windows "
+            "rest_ns failures calm").split()
+    line = {"kind": "decision", "action": "cache", "from": 9, "to": 1, "reason": "", "figures": "",
+            "view": {**{name: 1 << 28 for name in view}, **{name: True for name in truths},
+                     "stalled": 1.5},
+            "past": {**{name: 0 for name in past}, "falling": 0.5, "rate": 1.0, "trial_rate": 2.0}}
+    put("replay", "decision", json.dumps(line).encode())
+
+
 if __name__ == "__main__":
+    write_watching()
     write_npy()
     write_npz()
     write_images()

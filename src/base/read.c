@@ -14,7 +14,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/open.h"
+#include "base/read_inside.h"
 #include "base/size.h"
 
 #ifndef RWF_DONTCACHE

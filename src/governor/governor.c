@@ -60,7 +60,8 @@ static uint64_t carry_out(struct fb_governor *governor, const struct fb_decision
     switch (decision->action) {
     case FB_ACT_CACHE:
         reached = options->cache ? fb_cache_set_limit(options->cache, decision->to)
-                                 : options->source->ops->keep(options->source, decision->to);
+                                 : options->source->ops->keep(options->source, decision->to,
+                                                              options->window);
         break;
     case FB_ACT_PREFETCH:
         reached = fb_pipeline_set_prefetch(options->pipeline, decision->to);
@@ -218,6 +219,7 @@ static void wait_for_tick(struct fb_governor *governor, uint64_t next_ns)
     struct pollfd fds[1 + FB_CONTROL_FDS];
     uint64_t now = fb_now_ns(), ignored;
     nfds_t count = 1;
+    bool asked = false;
 
     fds[0] = (struct pollfd){ .fd = governor->wake, .events = POLLIN };
     if (governor->control) {
@@ -227,7 +229,9 @@ static void wait_for_tick(struct fb_governor *governor, uint64_t next_ns)
     poll(fds, count, next_ns > now ? (int)((next_ns - now + 999999) / 1000000) : 0);
     if (fds[0].revents)
         (void)!read(governor->wake, &ignored, sizeof(ignored));
-    if (governor->control)
+    for (nfds_t i = 1; i < count; i++) /* a client that says nothing is looked at, too */
+        asked = asked || fds[i].revents || (i > 1 && fds[i].fd >= 0);
+    if (asked)
         fb_control_serve(governor->control);
 }
 

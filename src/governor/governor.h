@@ -25,6 +25,7 @@ struct fb_governor_options {
     struct fb_ranks ranks;
     uint64_t floor, slot, per_worker; /* bytes: of the plan */
     uint64_t cache_least, cache_most; /* its index; all it could ever use */
+    uint64_t window; /* for the source's keep() */
     fb_control_set_fn set;            /* what the control socket calls */
     void *data;
 };

@@ -161,13 +161,14 @@ void fb_look_take(struct fb_look *look, const struct fb_governor_options *option
     fb_pipeline_read_report(options->pipeline, &look->report);
     fb_budget_read(options->budget, &look->budget);
     cache_read(look, options);
-    fb_host_memory_read(&look->host, "");
     if (!look->slow_ns || now_ns - look->slow_ns >= SLOW_NS) {
+        fb_host_groups_find(&look->groups, "");
         fb_host_pressure_read(&look->pressure, "");
         page->resident = resident_bytes();
         page->host_kills = fb_host_kills("");
         look->slow_ns = now_ns;
     }
+    fb_host_memory_read_in(&look->host, &look->groups, "");
     page->group_kills = fb_host_group_kills(page->group);
     page->worker_count = fb_pipeline_read_workers(options->pipeline, page->doing,
                                                   FB_PAGE_WORKERS);

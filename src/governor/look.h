@@ -14,6 +14,7 @@ struct fb_look {
     struct fb_pipeline_report report;
     struct fb_budget_report budget;
     struct fb_cache_report cache;
+    struct fb_host_groups groups;
     struct fb_host_memory host;
     struct fb_host_pressure pressure;
     struct fb_page page;

@@ -47,6 +47,12 @@ static uint64_t less(uint64_t a, uint64_t b)
     return a > b ? a - b : 0;
 }
 
+/* As a number of bytes; a log may hold any. */
+static uint64_t whole(double value)
+{
+    return value > 0 ? (uint64_t)fmin(value, 0x1p62) : 0;
+}
+
 static uint64_t setting(const struct fb_view *now, enum fb_action action)
 {
     switch (action) {
@@ -113,7 +119,7 @@ static uint64_t shortage(const struct fb_view *now, const struct fb_past *past,
     }
     if (now->left == FB_UNKNOWN)
         return 0;
-    soon = less(now->left, (uint64_t)(past->falling * (double)AHEAD_NS / (double)SECOND));
+    soon = less(now->left, whole(past->falling * (double)AHEAD_NS / (double)SECOND));
     if (soon < keep) {
         *reason = now->left < keep && now->in_group ? "the control group is near its limit"
                   : now->left < keep                ? "the host is short of memory"
@@ -142,7 +148,7 @@ static void tell_memory(struct fb_decision *decision, const struct fb_view *now,
     if (now->room != FB_UNKNOWN)
         fb_size_text(now->room, room);
     snprintf(decision->figures, sizeof(decision->figures), "%s left of %s, others take %s/s", left,
-             room, fb_size_text((uint64_t)past->falling, speed));
+             room, fb_size_text(whole(past->falling), speed));
 }
 
 /* First the cache, then batches in flight, then workers; each as far as it can go. */

@@ -155,6 +155,7 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
         .per_worker = loader->needs.per_worker,
         .cache_least = loader->cache ? fb_cache_index_bytes(loader->source->unit_count) : 0,
         .cache_most = loader->cache ? loader->needs.cache_wanted : 0,
+        .window = loader->window,
         .set = fb_loader_set,
         .data = loader,
     };

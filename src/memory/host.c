@@ -143,11 +143,11 @@ static uint64_t level_left(const struct level *level)
 }
 
 /* The level of one tree that leaves least replaces *tightest if it leaves less. */
-static void tree_read(struct level *tightest, const char *root, bool v2)
+static void tree_read(struct level *tightest, const struct fb_host_groups *groups, bool v2)
 {
-    struct fb_cgroup group;
+    struct fb_cgroup group = groups->groups[v2];
 
-    if (!fb_cgroup_find(&group, root, "memory", v2))
+    if (!groups->found[v2])
         return;
     do {
         struct level level = v2 ? level_read_v2(&group) : level_read_v1(&group);
@@ -157,7 +157,22 @@ static void tree_read(struct level *tightest, const char *root, bool v2)
     } while (fb_cgroup_up(&group));
 }
 
+void fb_host_groups_find(struct fb_host_groups *groups, const char *root)
+{
+    for (int v2 = 0; v2 < 2; v2++)
+        groups->found[v2] = fb_cgroup_find(&groups->groups[v2], root, "memory", v2);
+}
+
 void fb_host_memory_read(struct fb_host_memory *memory, const char *root)
+{
+    struct fb_host_groups groups;
+
+    fb_host_groups_find(&groups, root);
+    fb_host_memory_read_in(memory, &groups, root);
+}
+
+void fb_host_memory_read_in(struct fb_host_memory *memory, const struct fb_host_groups *groups,
+                            const char *root)
 {
     uint64_t total, available, swap, swap_free;
     const struct row rows[] = { { "MemTotal:", &total },
@@ -173,8 +188,8 @@ void fb_host_memory_read(struct fb_host_memory *memory, const char *root)
     memory->swap_total_bytes = from_kib(swap);
     if (swap != FB_UNKNOWN && swap_free <= swap)
         memory->swap_used_bytes = from_kib(swap - swap_free);
-    tree_read(&tightest, root, false);
-    tree_read(&tightest, root, true);
+    tree_read(&tightest, groups, false);
+    tree_read(&tightest, groups, true);
     memory->cgroup_limit_bytes = tightest.limit;
     memory->cgroup_used_bytes = tightest.limit == FB_UNKNOWN ? FB_UNKNOWN : tightest.used;
     memory->left_bytes = fb_min(memory->available_bytes, level_left(&tightest));

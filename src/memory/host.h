@@ -5,6 +5,7 @@
 #ifndef FB_MEMORY_HOST_H
 #define FB_MEMORY_HOST_H
 #include "forebay.h"
+#include "memory/cgroup.h"
 
 #define FB_UNKNOWN UINT64_MAX
 
@@ -19,6 +20,16 @@ struct fb_host_memory {
 
 /* `root` is "" for the real system; tests give a folder with proc/ and sys/ of their own. */
 void fb_host_memory_read(struct fb_host_memory *memory, const char *root);
+
+/* The same for someone who looks often: finding our control groups is half of the work, and they
+ * seldom change. */
+struct fb_host_groups {
+    bool found[2]; /* of version 1, of version 2 */
+    struct fb_cgroup groups[2];
+};
+void fb_host_groups_find(struct fb_host_groups *groups, const char *root);
+void fb_host_memory_read_in(struct fb_host_memory *memory, const struct fb_host_groups *groups,
+                            const char *root);
 /* Pss_Anon of this process from smaps_rollup (14 ms per GiB: not for every batch). */
 uint64_t fb_host_pss_anon_bytes(void);
 /* CPUs this process may run on (affinity and cgroup quota), at least 1. */

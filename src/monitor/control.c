@@ -277,11 +277,15 @@ static void client_serve(struct fb_control *control, struct client *client)
 
 void fb_control_serve(struct fb_control *control)
 {
+    bool empty = false; /* nobody more wants in */
+
     for (unsigned i = 0; i < FB_CONTROL_CLIENTS; i++) {
         struct client *client = &control->clients[i];
 
-        if (client->fd < 0)
+        if (client->fd < 0 && !empty) {
             client_accept(control, client);
+            empty = client->fd < 0;
+        }
         if (client->fd >= 0)
             client_serve(control, client);
     }

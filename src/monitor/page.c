@@ -44,16 +44,21 @@ struct fb_page_writer {
 
 static uint64_t checksum(const struct fb_page *page)
 {
-    uint64_t sums[4] = { 1, 2, 3, 4 }, word;
+    const uint64_t factor = 0x9e3779b97f4a7c15u;
+    uint64_t a = 1, b = 2, c = 3, d = 4, words[4] = { 0, 0, 0, 0 };
     const char *bytes = (const char *)page;
+    size_t at = 0;
 
     /* Four chains, so that one need not wait for the other. */
-    for (size_t i = 0; i < sizeof(*page) / 8; i++) {
-        memcpy(&word, bytes + 8 * i, 8);
-        sums[i % 4] = (sums[i % 4] ^ word) * 0x9e3779b97f4a7c15u;
-        sums[i % 4] ^= sums[i % 4] >> 29;
+    for (; at + sizeof(words) <= sizeof(*page); at += sizeof(words)) {
+        memcpy(words, bytes + at, sizeof(words));
+        a = (a ^ words[0]) * factor;
+        b = (b ^ words[1]) * factor;
+        c = (c ^ words[2]) * factor;
+        d = (d ^ words[3]) * factor;
     }
-    return fb_mix2(fb_mix2(sums[0], sums[1]), fb_mix2(sums[2], sums[3]));
+    memcpy(words, bytes + at, sizeof(*page) - at);
+    return fb_mix2(fb_mix2(a ^ words[0], b ^ words[1]), fb_mix2(c ^ words[2], d));
 }
 
 /* ---- Pages of programs that end without closing ---- */

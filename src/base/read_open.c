@@ -1,10 +1,11 @@
-#include "base/open.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/error.h"
+#include "base/read_inside.h"
 
 bool fb_errno_passes(int number)
 {
@@ -79,12 +80,13 @@ int fb_open_regular(const char *path, int *fd, struct stat *about, forebay_error
 {
     int opened = open_patiently(path), status;
 
-    if (opened < 0)
-        return fail_open(path, error);
-    status = fstat(opened, about) ? fail_open(path, error) : check_regular(about, path, error);
-    if (status)
-        close(opened);
+    if (opened < 0 || fstat(opened, about))
+        status = fail_open(path, error);
     else
+        status = check_regular(about, path, error);
+    if (!status)
         *fd = opened;
+    else if (opened >= 0)
+        close(opened);
     return status;
 }
