@@ -400,6 +400,26 @@ static void pool_close(struct pool *pool)
     pthread_mutex_destroy(&pool->lock);
 }
 
+static bool is_idle_locked(const struct pool *pool)
+{
+    for (unsigned i = 0; i < JOBS; i++)
+        if (pool->jobs[i].state != JOB_FREE)
+            return false;
+    return true;
+}
+
+/* It ends early: what was handed out is still done, so that shards that lack nothing are kept. */
+static void drain(struct pool *pool, int journal)
+{
+    forebay_error ignored;
+
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stop && !is_idle_locked(pool))
+        pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    shards_finish(pool, journal, &ignored);
+}
+
 int fb_pack_write(struct fb_pack_plan *plan, int journal, uint64_t *threads,
                   const struct fb_log *log, forebay_error *error)
 {
@@ -417,6 +437,8 @@ int fb_pack_write(struct fb_pack_plan *plan, int journal, uint64_t *threads,
     while (!status && files_are_open(pool))
         status = wait_a_moment(pool, journal, error);
     *threads = pool->thread_count;
+    if (status)
+        drain(pool, journal);
     pool_close(pool);
     fb_block_free(plan->budget, FB_STAGE_OTHER, pool, 1, sizeof(*pool));
     return status;
