@@ -15,7 +15,7 @@
 
 #define JOBS 64                 /* groups handed out and not yet done */
 #define THREADS_MAX 64
-#define WAIT_NS 100000000       /* how often a waiting main thread looks up and tells how far it is */
+#define WAIT_NS 100000000       /* how often a waiting main thread tells how far it is */
 
 /* A shard that is being written. */
 struct shard_file {
@@ -65,8 +65,8 @@ struct pool {
 
 /* ---- Workers ---- */
 
-/* The checksum of a piece with `behind` zero bytes after it: those of all pieces, xored, are that of
- * the whole. */
+/* The checksum of a piece with `behind` zero bytes after it: those of all pieces, xored, are that
+ * of the whole. */
 static uint32_t crc_behind(uLong crc, uint64_t behind)
 {
     return (uint32_t)crc32_combine64(crc, 0, (z_off64_t)behind);

@@ -104,7 +104,8 @@ static void npy_headers_are_multiples_of_64_and_parse_again(void **state)
 static void shapes_are_written_as_numpy_does(void **state)
 {
     static const uint64_t shape[] = { 3, 4 };
-    static const char *const texts[] = { "'shape': (), }", "'shape': (3,), }", "'shape': (3, 4), }" };
+    static const char *const texts[] = { "'shape': (), }", "'shape': (3,), }",
+                                         "'shape': (3, 4), }" };
     char header[FB_NPY_WRITE_MAX + 1];
 
     (void)state;
