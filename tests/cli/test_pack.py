@@ -102,6 +102,45 @@ def test_tar_lists_and_extracts_it(frames, result, tmp_path):
     assert listing.stderr == "" and listing.stdout.split() == list(frames.arrays)
 
 
+def test_forebay_reads_it_with_the_fields_own_names(result, frames, config, tmp_path):
+    result("pack", frames.config, tmp_path / "out", "--shard-size", "1MB")
+    from_files = result("run", frames.config)
+    packed = ["--set", "source.kind=tar", "--set", f"source.path={tmp_path}/out-*.tar",
+              "--set", "batch.collate=pad"]
+    assert [field["name"] for field in result("inspect", *packed)["fields"]] == ["blur", "v"]
+    from_shards = result("run", *packed)
+    assert from_shards["checksum"] == from_files["checksum"]
+    assert from_shards["samples"] == 12
+    one = result("inspect", *packed, "--set", "batch.fields=[v]")
+    assert [field["name"] for field in one["fields"]] == ["v"]
+
+
+@pytest.mark.parametrize("wrong", ["", "{", "[]", "null", '{"format": "forebay-pack"}',
+                                   '{"format": "forebay-pack", "version": 1, "fields": 3,'
+                                   ' "shards": []}',
+                                   '{"format": "forebay-pack", "version": 1, "fields": [{"name": 1,'
+                                   ' "member": "blur.npy"}, {"name": "v.npy", "member": "blur.npy"},'
+                                   ' {"name": "' + "x" * 100 + '", "member": "v.npy"}, 7],'
+                                   ' "shards": []}', "x" * 100_000])
+def test_an_index_that_lies_changes_no_name(result, frames, tmp_path, wrong):
+    result("pack", frames.config, tmp_path / "out")
+    (tmp_path / "out.json").write_text(wrong)
+    found = result("inspect", "--set", "source.kind=tar", "--set",
+                   f"source.path={tmp_path}/out-*.tar", "--set", "batch.collate=pad")
+    assert [field["name"] for field in found["fields"]] == ["blur.npy", "v.npy"]
+
+
+def test_webdataset_reads_it(result, frames, tmp_path):
+    webdataset = pytest.importorskip("webdataset")
+    result("pack", frames.config, tmp_path / "out")
+    samples = list(webdataset.WebDataset(str(tmp_path / "out-000000.tar"), shardshuffle=False))
+    assert len(samples) == 12
+    for sample in samples:
+        for field in ("blur", "v"):
+            np.testing.assert_array_equal(np.load(io.BytesIO(sample[f"{field}.npy"])),
+                                          frames.arrays[f"{sample['__key__']}.{field}.npy"])
+
+
 def test_half_precision(result, frames, tmp_path):
     result("pack", frames.config, tmp_path / "out", "--dtype", "f16")
     for name, array in arrays(tmp_path / "out").items():
