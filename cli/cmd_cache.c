@@ -21,8 +21,8 @@
 #define STORED_MOST 4096
 
 static const char help[] =
-    "list shows the shared caches of this user that are alive (name, processes, items, memory, hit\n"
-    "rate) and what forebay keeps on disk in the user's cache folder: the quickstart's data,\n"
+    "list shows the shared caches of this user that are alive (name, processes, items, memory,\n"
+    "hit rate) and what forebay keeps on disk in the user's cache folder: the quickstart's data,\n"
     "converted tables, indexes of tar files. What is on disk is bounded by $FOREBAY_DISK_CACHE\n"
     "(10 GB by default): what was not used for the longest time goes first.\n"
     "\n"

@@ -16,8 +16,8 @@
 
 static const char help[] =
     "Decodes the source of a configuration once and writes its units as plain tar files of .npy\n"
-    "members, OUT-000000.tar, OUT-000001.tar, ..., with an index beside them, OUT.json. If OUT is a\n"
-    "folder (or ends in /) the names begin with OUT/out. tar, WebDataset and forebay read them.\n"
+    "members, OUT-000000.tar, OUT-000001.tar, ..., with an index beside them, OUT.json. If OUT is\n"
+    "a folder (or ends in /) the names begin with OUT/out. tar, WebDataset and forebay read them.\n"
     "\n"
     "Members are called KEY.FIELD.npy. The key is the file's path below the folder that all have\n"
     "in common, without its extension, dots as \"_\"; tables and archives have numbers. Two files\n"

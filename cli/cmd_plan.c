@@ -98,7 +98,7 @@ static void settings_print(const struct fb_forecast *forecast)
                    bytes_text(forecast->curve.planned.by[forecast->policy].bytes_read, a));
         putchar('\n');
     } else if (forecast->page_cache_bytes) {
-        printf("  cache     off: all of the data fits in the page cache, which serves it as fast\n");
+        printf("  cache     off: the data fits in the page cache, which serves it as fast\n");
     } else {
         printf("  cache     off\n");
     }

@@ -5,9 +5,10 @@
  *     OUT.json                              fields, window and sequence settings, shards' checksums
  *     OUT.progress                          while it is made: which shards are whole
  *
- * The bytes depend on the data and the options only. Where everything goes is known before anything
- * is written, so any worker may write any unit at its place. A shard gets its name when it is whole;
- * what a killed run finished is kept if its checksum is right and the data and options are the same.
+ * The bytes depend on the data and the options only. Where everything goes is known before
+ * anything is written, so any worker may write any unit at its place. A shard gets its name when it
+ * is whole; what a killed run finished is kept if its checksum is right and data and options are
+ * the same.
  */
 #ifndef FB_PACK_PACK_H
 #define FB_PACK_PACK_H

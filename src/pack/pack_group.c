@@ -13,7 +13,7 @@
 #include "pack/pack_inside.h"
 #include "source/glob.h"
 
-#define CHUNK_BYTES (16 * FB_MIB) /* a larger unit whose rows can be read alone is packed in pieces */
+#define CHUNK_BYTES (16 * FB_MIB) /* larger units go in pieces, if rows can be read alone */
 
 /* ---- Memory ---- */
 
@@ -50,7 +50,8 @@ int fb_pack_hands_open(struct fb_pack_hands *hands, const struct fb_pack_plan *p
     struct fb_budget *budget = plan->budget;
     uint64_t scratch = plan->source->scratch_bytes;
     struct fb_reader_options reading = { .log = log };
-    int status = fb_budget_reserve(budget, FB_STAGE_WORKERS, outside_bytes(plan), "a worker", error);
+    int status = fb_budget_reserve(budget, FB_STAGE_WORKERS, outside_bytes(plan), "a worker",
+                                   error);
 
     if (status)
         return status;
@@ -106,7 +107,8 @@ static int put(struct fb_pack_hands *hands, const void *from, uint64_t bytes, fo
 }
 
 /* As put, in pieces a checksum can take. */
-static int put_all(struct fb_pack_hands *hands, const char *from, uint64_t bytes, forebay_error *error)
+static int put_all(struct fb_pack_hands *hands, const char *from, uint64_t bytes,
+                   forebay_error *error)
 {
     int status = FOREBAY_OK;
 
@@ -116,8 +118,9 @@ static int put_all(struct fb_pack_hands *hands, const char *from, uint64_t bytes
 }
 
 /* Values of `from_type` as they are written. */
-static int put_values(struct fb_pack_hands *hands, char *values, uint64_t bytes, forebay_dtype from_type,
-                      forebay_dtype to_type, char *room, forebay_error *error)
+static int put_values(struct fb_pack_hands *hands, char *values, uint64_t bytes,
+                      forebay_dtype from_type, forebay_dtype to_type, char *room,
+                      forebay_error *error)
 {
     uint64_t count = bytes / forebay_dtype_bytes(from_type);
 

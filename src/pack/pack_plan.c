@@ -16,7 +16,7 @@
 
 /* ---- Members ---- */
 
-/* What a unit's values are when it is packed. Windows: the whole series; tables: a block of rows. */
+/* The shape of a unit when it is packed. Windows: the whole series; tables: a block of rows. */
 static int shape_of(const struct fb_source *source, const struct fb_field *field,
                     const struct fb_part *part, struct fb_extent extent,
                     struct fb_pack_member *member, forebay_error *error)
@@ -242,7 +242,8 @@ static int shard_begin(struct fb_pack_plan *plan, uint64_t first_group, forebay_
 static int group_place(struct fb_pack_plan *plan, const struct fb_pack_group *group,
                        forebay_error *error)
 {
-    uint64_t most = plan->options->shard_bytes ? plan->options->shard_bytes : SHARD_BYTES, bytes = 0;
+    uint64_t most = plan->options->shard_bytes ? plan->options->shard_bytes : SHARD_BYTES;
+    uint64_t bytes = 0;
     struct fb_pack_shard *shard;
     int status = FOREBAY_OK;
 

@@ -15,7 +15,7 @@
 
 #define JOBS 64                 /* groups handed out and not yet done */
 #define THREADS_MAX 64
-#define WAIT_NS 100000000       /* how often a waiting main thread looks up and tells how far it is */
+#define WAIT_NS 100000000       /* how often a waiting main thread tells how far it is */
 
 /* A shard that is being written. */
 struct shard_file {
@@ -65,8 +65,8 @@ struct pool {
 
 /* ---- Workers ---- */
 
-/* The checksum of a piece with `behind` zero bytes after it: those of all pieces, xored, are that of
- * the whole. */
+/* The checksum of a piece with `behind` zero bytes after it: those of all pieces, xored, are that
+ * of the whole. */
 static uint32_t crc_behind(uLong crc, uint64_t behind)
 {
     return (uint32_t)crc32_combine64(crc, 0, (z_off64_t)behind);
@@ -400,6 +400,26 @@ static void pool_close(struct pool *pool)
     pthread_mutex_destroy(&pool->lock);
 }
 
+static bool is_idle_locked(const struct pool *pool)
+{
+    for (unsigned i = 0; i < JOBS; i++)
+        if (pool->jobs[i].state != JOB_FREE)
+            return false;
+    return true;
+}
+
+/* It ends early: what was handed out is still done, so that shards that lack nothing are kept. */
+static void drain(struct pool *pool, int journal)
+{
+    forebay_error ignored;
+
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stop && !is_idle_locked(pool))
+        pthread_cond_wait(&pool->done, &pool->lock);
+    pthread_mutex_unlock(&pool->lock);
+    shards_finish(pool, journal, &ignored);
+}
+
 int fb_pack_write(struct fb_pack_plan *plan, int journal, uint64_t *threads,
                   const struct fb_log *log, forebay_error *error)
 {
@@ -417,6 +437,8 @@ int fb_pack_write(struct fb_pack_plan *plan, int journal, uint64_t *threads,
     while (!status && files_are_open(pool))
         status = wait_a_moment(pool, journal, error);
     *threads = pool->thread_count;
+    if (status)
+        drain(pool, journal);
     pool_close(pool);
     fb_block_free(plan->budget, FB_STAGE_OTHER, pool, 1, sizeof(*pool));
     return status;

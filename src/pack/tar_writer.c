@@ -37,7 +37,7 @@ static uint64_t record_put(char *to, const char *key, const char *value)
         digits = (uint64_t)snprintf(text, sizeof(text), "%" PRIu64, length);
         length = rest + digits;
     } while (digits != (uint64_t)snprintf(text, sizeof(text), "%" PRIu64, length));
-    return (uint64_t)sprintf(to, "%" PRIu64 " %s=%s\n", length, key, value);
+    return (uint64_t)snprintf(to, (size_t)length + 1, "%" PRIu64 " %s=%s\n", length, key, value);
 }
 
 /* The records a member needs, none for most. */
@@ -135,22 +135,23 @@ uint64_t fb_npy_header_put(char to[FB_NPY_WRITE_MAX], forebay_dtype dtype, unsig
                            const uint64_t *shape)
 {
     const char *descr = descr_of(dtype);
+    char numbers[FB_NPY_WRITE_DIMS * 24] = "", dict[FB_NPY_WRITE_MAX - 64];
     uint64_t total, stated;
-    int used;
+    int used = 0;
 
     if (!descr || ndim > FB_NPY_WRITE_DIMS)
         return 0;
-    used = sprintf(to + 10, "{'descr': '%s', 'fortran_order': False, 'shape': (", descr);
-    for (unsigned i = 0; i < ndim; i++)
-        used += sprintf(to + 10 + used, i ? " %" PRIu64 "," : "%" PRIu64 ",", shape[i]);
     /* As NumPy writes it: (3, 4), (3,), (). */
-    if (ndim > 1)
-        used--;
-    used += sprintf(to + 10 + used, "), }");
+    for (unsigned i = 0; i < ndim; i++)
+        used += snprintf(numbers + used, sizeof(numbers) - (size_t)used, "%s%" PRIu64 "%s",
+                         i ? " " : "", shape[i], i + 1 < ndim || ndim == 1 ? "," : "");
+    used = snprintf(dict, sizeof(dict), "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+                    descr, numbers);
     total = fb_round_up(10 + (uint64_t)used + 1, 64);
     stated = total - 10;
-    memset(to + 10 + used, ' ', total - 10 - (uint64_t)used);
+    memset(to, ' ', total);
     memcpy(to, "\x93NUMPY\x01\x00", 8);
+    memcpy(to + 10, dict, (size_t)used);
     to[8] = (char)(stated & 255);
     to[9] = (char)(stated >> 8);
     to[total - 1] = '\n';

@@ -5,8 +5,8 @@
  * that could differ from one run to the next is fixed: mode 0644, owner 0, time 0.
  *
  * A member's data begins at a multiple of 512 in the file and a .npy header is a multiple of 64
- * long, so the numbers are 64-byte aligned in the shard: by both formats' own rules, with no padding
- * of ours.
+ * long, so the numbers are 64-byte aligned in the shard: by both formats' own rules, without any
+ * padding of ours.
  */
 #ifndef FB_PACK_TAR_WRITER_H
 #define FB_PACK_TAR_WRITER_H

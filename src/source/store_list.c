@@ -83,8 +83,8 @@ static int cache_folder_open(DIR **folder, forebay_error *error)
     char path[PATH_MAX];
 
     if (!fb_host_cache_folder(path, sizeof(path)))
-        return fb_fail(error, FOREBAY_IO, "there is no cache folder: set $XDG_CACHE_HOME (or $HOME) "
-                       "to one that can be written to");
+        return fb_fail(error, FOREBAY_IO, "there is no cache folder: set $XDG_CACHE_HOME (or "
+                       "$HOME) to one that can be written to");
     *folder = opendir(path);
     return *folder ? FOREBAY_OK : fb_fail_errno(error, FOREBAY_IO, "cannot list '%s'", path);
 }

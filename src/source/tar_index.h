@@ -34,6 +34,7 @@ struct fb_tar_index {
     unsigned extension_count;
     struct fb_tar_extension {
         char name[FB_NAME_BYTES];
+        char field[FB_NAME_BYTES]; /* its name as a field: the same, or tar_packed.c's */
         uint64_t samples; /* that have it */
     } extensions[FB_TAR_EXTENSIONS];
     uint64_t scanned, remembered; /* shards */

@@ -138,7 +138,7 @@ static bool is_field(const struct opening *opening, unsigned extension)
     bool common = known->samples >= opening->tar->index.samples - known->samples;
 
     if (opening->config->batch_fields.count)
-        return is_named(opening->config, known->name, fb_decoder_find(known->name)->is_archive);
+        return is_named(opening->config, known->field, fb_decoder_find(known->name)->is_archive);
     if (!common)
         fb_say(opening->log,
                "tar: only %" PRIu64 " of %" PRIu64 " samples have .%s: it is no "
@@ -180,14 +180,15 @@ static int make_cells(struct fb_tar_source *tar, const unsigned *columns, foreba
 static int add_field(struct fb_tar_source *tar, unsigned extension, unsigned column,
                      const char *array, forebay_error *error)
 {
-    const char *name = tar->index.extensions[extension].name;
+    const struct fb_tar_extension *known = &tar->index.extensions[extension];
+    const char *name = known->field;
     unsigned number = tar->base.field_count;
     struct fb_tar_field *field = &tar->fields[number];
     int length;
 
     if (number == FB_TAR_FIELDS)
         return fb_fail(error, FOREBAY_BAD_CONFIG, "more than %d fields", FB_TAR_FIELDS);
-    *field = (struct fb_tar_field){ .decoder = fb_decoder_find(name),
+    *field = (struct fb_tar_field){ .decoder = fb_decoder_find(known->name),
                                     .column = column,
                                     .extension = extension,
                                     .looked = FB_TAR_FIELDS };
@@ -240,8 +241,10 @@ static int choose_fields(struct opening *opening, forebay_error *error)
 {
     struct fb_tar_source *tar = opening->tar;
     unsigned columns[FB_TAR_EXTENSIONS];
-    int status;
+    int status = fb_tar_packed_names(tar, opening->log, error);
 
+    if (status)
+        return status;
     for (unsigned i = 0; i < tar->index.extension_count; i++)
         columns[i] = is_field(opening, i) ? tar->column_count++ : FB_TAR_EXTENSIONS;
     if (tar->column_count == 0 && opening->config->batch_fields.count) {

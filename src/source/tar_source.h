@@ -61,6 +61,9 @@ int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned field
 int fb_tar_extract(const struct fb_tar_source *tar, uint64_t sample, unsigned column,
                    struct fb_reader *reader, struct fb_extract *extract, forebay_error *error);
 
+/* Give the extensions their fields' names, those of `forebay pack` if it wrote the shards. */
+int fb_tar_packed_names(struct fb_tar_source *tar, const struct fb_log *log, forebay_error *error);
+
 /* The two ends of its life: open is in tar_open.c. */
 int fb_tar_open(struct fb_source **out, const struct fb_config *config, struct fb_budget *budget,
                 const struct fb_log *log, forebay_error *error);
