@@ -169,9 +169,12 @@ static void speed_line(struct run *run, const char *where)
     run->said_wait_s = waited;
 }
 
-static void batch_use(struct run *run, const forebay_batch *batch)
+static int batch_use(struct run *run, const forebay_batch *batch, forebay_error *error)
 {
-    run->checksum += consume_batch(batch);
+    int status = consume_batch(&run->checksum, batch, error);
+
+    if (status)
+        return status;
     run->step++;
     run->samples += batch->samples;
     run->epoch_samples += batch->samples;
@@ -183,6 +186,7 @@ static void batch_use(struct run *run, const forebay_batch *batch)
         memory_line(&run->progress, where, run->warn);
         speed_line(run, where);
     }
+    return FOREBAY_OK;
 }
 
 /* Epochs of a moment would flood the screen: of those only some are told. */
@@ -223,8 +227,10 @@ static int stream(struct run *run, forebay_error *error)
         int status = forebay_next_within(&batch, run->loader, POLL_NS, error);
 
         if (status == FOREBAY_OK) {
-            batch_use(run, batch);
+            status = batch_use(run, batch, error);
             forebay_batch_release(batch);
+            if (status)
+                return status;
         } else if (status == FOREBAY_END) {
             /* With --steps alone an epoch without a batch would be followed by others, for ever. */
             if (!run->epoch_samples && samples == run->samples && !run->epochs)

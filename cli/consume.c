@@ -1,8 +1,11 @@
 #include "consume.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/size.h"
 #include "pack/checksum.h"
 
 #define HOST 1 /* DLPack's code */
@@ -89,11 +92,11 @@ static uint64_t sum_padded(const forebay_field *field, const forebay_field *leng
     return sum;
 }
 
-uint64_t consume_batch(const forebay_batch *batch)
+static uint64_t sum_batch(const forebay_batch *batch)
 {
     uint64_t sum = 0;
 
-    for (size_t i = 0; i < batch->field_count && batch->device_type == HOST; i++) {
+    for (size_t i = 0; i < batch->field_count; i++) {
         const forebay_field *field = &batch->fields[i];
         const forebay_field *offsets = companion(batch, field, "_offsets");
         const forebay_field *lengths = companion(batch, field, "_length");
@@ -108,4 +111,46 @@ uint64_t consume_batch(const forebay_batch *batch)
             sum += sum_equal(field, batch->samples);
     }
     return sum;
+}
+
+/* The same batch with its fields copied to `memory`. */
+static int copy_back(const forebay_batch *batch, forebay_field *fields, char *memory,
+                     forebay_error *error)
+{
+    int status = FOREBAY_OK;
+
+    for (size_t i = 0; i < batch->field_count && !status; i++) {
+        fields[i] = batch->fields[i];
+        fields[i].data = memory;
+        status = forebay_batch_read(batch, &batch->fields[i], memory, error);
+        memory += fb_round_up(fields[i].bytes, 64);
+    }
+    return status;
+}
+
+int consume_batch(uint64_t *sum, const forebay_batch *batch, forebay_error *error)
+{
+    forebay_batch copy = *batch;
+    forebay_field *fields;
+    char *memory;
+    int status;
+
+    if (batch->device_type == HOST) {
+        *sum += sum_batch(batch);
+        return FOREBAY_OK;
+    }
+    fields = calloc(batch->field_count, sizeof(*fields));
+    memory = aligned_alloc(64, fb_round_up(batch->bytes + 64 * (batch->field_count + 1), 64));
+    if (fields && memory)
+        status = copy_back(batch, fields, memory, error);
+    else
+        status = fb_fail(error, FOREBAY_NO_MEMORY, "no memory to read a batch back");
+    if (!status) {
+        copy.fields = fields;
+        copy.device_type = HOST;
+        *sum += sum_batch(&copy);
+    }
+    free(fields);
+    free(memory);
+    return status;
 }

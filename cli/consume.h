@@ -7,7 +7,7 @@
 #include "forebay.h"
 
 /* The sum over all data fields of all samples of the batch. `index`, <field>_length and
- * <field>_offsets are not data; padding is left out, so that every collate gives the same sum.
- * Only batches in host memory can be read: others give 0. */
-uint64_t consume_batch(const forebay_batch *batch);
+ * <field>_offsets are not data; padding is left out, so that every collate gives the same sum. A
+ * batch on a device is copied back first, into memory of our own. */
+int consume_batch(uint64_t *sum, const forebay_batch *batch, forebay_error *error);
 #endif

@@ -154,7 +154,8 @@ typedef struct forebay_field {
     forebay_dtype dtype;
     unsigned ndim;
     const int64_t *shape; /* `ndim` numbers; the elements are contiguous, in C order */
-    void *data;           /* 64-byte aligned; never NULL */
+    void *data;           /* 64-byte aligned; never NULL. On a device (see the batch's device_type)
+                             an address there (CUDA), or a cl_mem of this field alone (OpenCL) */
     size_t bytes;
 } forebay_field;
 
@@ -178,6 +179,20 @@ FOREBAY_API int forebay_next_within(forebay_batch **out, forebay_loader *loader,
 /* Give the batch back; its memory will be written again. [any thread], also after close. */
 FOREBAY_API void forebay_batch_release(forebay_batch *batch);
 FOREBAY_API const forebay_field *forebay_batch_field(const forebay_batch *batch, const char *name);
+
+/* Batches on a device (device.kind: cuda:N, opencl:N). Their copy is started ahead and may still be
+ * under way when next returns: then CUDA's legacy default stream waits for it, and the event that
+ * protects the batch at release is recorded there. Whoever works on another stream says so before,
+ * once for each batch: `stream` (CUstream, cl_command_queue of the buffers' context) waits for the
+ * copy, and the batch's memory is written again only when all that was on `stream` at release is
+ * done. At most 4 streams; without this call, OpenCL's next waits until the copy is done, and
+ * release means that nothing uses the batch any more. A batch the device has no room for comes in
+ * host memory, with device_type 1: look at it. In host memory this does nothing.
+ * [any thread, one at a time per batch] */
+FOREBAY_API int forebay_batch_use_on(forebay_batch *batch, void *stream, forebay_error *error);
+/* Copy a field's bytes to `to` in host memory, wherever the batch is; done when it returns. */
+FOREBAY_API int forebay_batch_read(const forebay_batch *batch, const forebay_field *field, void *to,
+                                   forebay_error *error);
 
 /* ---- Epochs and state ---- */
 

@@ -35,7 +35,7 @@ static const struct {
     { "memory.ranks_here", { 1, ANY } }, { "workers", { 0, 256 } },
     { "prefetch", { 1, ANY } },          { "prefetch_factor", { 1, ANY } },
     { "cpu.share", { 1, ANY } },         { "cpu.nice", { 0, 19 } },
-    { "device.prefetch", { 1, ANY } },   { "monitor.warn", { 1, 0 } }, /* in percent only */
+    { "device.prefetch", { 0, 64 } },   { "monitor.warn", { 1, 0 } }, /* in percent only */
 };
 
 struct fb_limit fb_key_limit(const struct fb_key *key)

@@ -128,7 +128,7 @@
       "host, auto, cuda:N or opencl:N: where batches are handed out.") \
     X(SIZE, device_cache, "device.cache", "off", LATER, "off|samples", \
       "Units kept in device memory: bytes, or a number of samples.") \
-    X(COUNT, device_prefetch, "device.prefetch", "2", LATER, "", "Batches copied ahead.") \
+    X(COUNT, device_prefetch, "device.prefetch", "2", 0, "", "Batches copied ahead.") \
     X(BOOL, device_preload, "device.preload", "false", LATER, "", \
       "Fill the device cache before the first batch.") \
     X(CHOICE, on_error, "on_error", "fail", 0, "fail|skip|replace", \

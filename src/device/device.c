@@ -56,8 +56,8 @@ static int fail_kind(const char *text, const char *kind, forebay_error *error)
     for (size_t i = 0; kind && not_built[i]; i++)
         if (!strcmp(not_built[i], kind))
             return fb_fail(error, FOREBAY_NOT_BUILT,
-                           "device.kind: %s: this forebay was built without %s; install its headers "
-                           "and build again, or use host or auto", text, kind);
+                           "device.kind: %s: this forebay was built without %s; install its "
+                           "headers and build again, or use host or auto", text, kind);
     fb_fail(error, FOREBAY_BAD_CONFIG,
             "device.kind: '%s' is no device; the choices are host, auto, cuda:0, opencl:0 (or "
             "another number)",

@@ -47,7 +47,7 @@ extern const char *const fb_kernel_names[FB_KERNEL_COUNT];
 
 #define FB_LAUNCH_MEMORIES 4
 #define FB_LAUNCH_NUMBERS 6
-/* What a kernel is called with: memories first, then 64-bit numbers, as kernels.cl declares them. */
+/* What a kernel is called with: memories, then 64-bit numbers, as kernels.cl declares them. */
 struct fb_launch {
     enum fb_kernel kernel;
     void *memories[FB_LAUNCH_MEMORIES];

@@ -46,7 +46,8 @@ static int fail_call(const struct cuda_device *cuda, CUresult result, const char
 
     cuda->driver.cuGetErrorName(result, &name);
     cuda->driver.cuGetErrorString(result, &text);
-    return fb_fail(error, result == CUDA_ERROR_OUT_OF_MEMORY ? FOREBAY_NO_MEMORY : FOREBAY_NO_DEVICE,
+    return fb_fail(error,
+                   result == CUDA_ERROR_OUT_OF_MEMORY ? FOREBAY_NO_MEMORY : FOREBAY_NO_DEVICE,
                    "cuda:%u: %s failed: %s (%s)", cuda->base.number, call, text ? text : "?",
                    name ? name : "?");
 }
@@ -90,8 +91,8 @@ static int device_find(struct cuda_device *cuda, unsigned number, forebay_error 
     if (result != CUDA_SUCCESS && result != CUDA_ERROR_NO_DEVICE)
         return fail_call(cuda, result, "cuInit", error);
     if (number >= (unsigned)count)
-        return fb_fail(error, FOREBAY_NO_DEVICE, "cuda:%u is not there: the driver shows %d device%s%s",
-                       number, count, count == 1 ? "" : "s",
+        return fb_fail(error, FOREBAY_NO_DEVICE,
+                       "cuda:%u is not there: the driver shows %d device%s%s", number, count, count == 1 ? "" : "s",
                        count ? ", counted from 0" : " (is CUDA_VISIBLE_DEVICES empty?)");
     result = cuda->driver.cuDeviceGet(&cuda->device, (int)number);
     if (result == CUDA_SUCCESS)

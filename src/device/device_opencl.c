@@ -113,8 +113,8 @@ static void kernels_build(struct opencl_device *opencl)
         code = clBuildProgram(opencl->program, 1, &opencl->device, "-cl-std=CL1.2", NULL, NULL);
     if (code == CL_SUCCESS)
         return;
-    fb_warn(&opencl->log, "opencl:%u: the kernels do not compile (code %d); copies inside the device "
-            "do their work instead", opencl->base.number, (int)code);
+    fb_warn(&opencl->log, "opencl:%u: the kernels do not compile (code %d); copies inside the "
+            "device do their work instead", opencl->base.number, (int)code);
     if (opencl->program)
         clReleaseProgram(opencl->program);
     opencl->program = NULL;
@@ -318,8 +318,8 @@ static int opencl_download(struct fb_device *device, void *stream, void *to, voi
     cl_int code = CL_SUCCESS;
 
     if (bytes)
-        code = clEnqueueReadBuffer(stream ? stream : opencl->queue, view, CL_TRUE, offset, bytes, to,
-                                   0, NULL, NULL);
+        code = clEnqueueReadBuffer(stream ? stream : opencl->queue, view, CL_TRUE, offset, bytes,
+                                   to, 0, NULL, NULL);
     return code == CL_SUCCESS ? FOREBAY_OK : fail_call(opencl, code, "clEnqueueReadBuffer", error);
 }
 
@@ -330,8 +330,8 @@ static int opencl_move(struct fb_device *device, void *stream, void *to, uint64_
     cl_int code = CL_SUCCESS;
 
     if (bytes)
-        code = clEnqueueCopyBuffer(stream ? stream : opencl->queue, from, to, from_offset, to_offset,
-                                   bytes, 0, NULL, NULL);
+        code = clEnqueueCopyBuffer(stream ? stream : opencl->queue, from, to, from_offset,
+                                   to_offset, bytes, 0, NULL, NULL);
     if (code == CL_SUCCESS && !stream)
         code = clFinish(opencl->queue);
     return code == CL_SUCCESS ? FOREBAY_OK : fail_call(opencl, code, "clEnqueueCopyBuffer", error);

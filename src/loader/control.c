@@ -88,6 +88,17 @@ void forebay_batch_release(forebay_batch *batch)
     fb_pipeline_batch_release(batch);
 }
 
+int forebay_batch_use_on(forebay_batch *batch, void *stream, forebay_error *error)
+{
+    return fb_pipeline_batch_use_on(batch, stream, error);
+}
+
+int forebay_batch_read(const forebay_batch *batch, const forebay_field *field, void *to,
+                       forebay_error *error)
+{
+    return fb_pipeline_batch_read(batch, field, to, error);
+}
+
 const forebay_field *forebay_batch_field(const forebay_batch *batch, const char *name)
 {
     for (size_t i = 0; i < batch->field_count; i++)

@@ -117,6 +117,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .source = loader->source,
         .order = loader->order,
         .cache = loader->cache,
+        .device = loader->device,
         .budget = loader->budget,
         .log = &loader->log,
         .config = config,

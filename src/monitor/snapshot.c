@@ -50,6 +50,21 @@ static json_t *cache_json(const struct fb_snapshot *now)
                      whole(now->cache.evictions), "waits", whole(now->cache.waits));
 }
 
+static json_t *device_json(const struct fb_snapshot *now)
+{
+    const struct fb_upload_report *device = &now->pipeline.device;
+    bool there = device->kind != NULL;
+
+    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", now->device,
+                     "cache_hits", 0, "cache_misses", 0, "bytes_copied",
+                     whole(device->bytes_copied), "copy_hidden_s",
+                     real(there ? device->hidden_s : NAN), "copy_exposed_s",
+                     real(there ? device->exposed_s : NAN), "prefetch",
+                     whole(there ? device->prefetch : FB_UNKNOWN), "host_batches",
+                     whole(device->host_batches), "bytes",
+                     whole(device->device_bytes), "peak_bytes", whole(device->device_peak_bytes));
+}
+
 static json_t *epochs_json(const struct fb_pipeline_report *report)
 {
     uint64_t kept = fb_min(report->epoch_count, FB_EPOCHS_KEPT);
@@ -119,9 +134,7 @@ size_t fb_snapshot_json(const struct fb_snapshot *now, char *text, size_t size)
         json_object_set_new(all, "name", now->name[0] ? json_string(now->name) : json_null());
         json_object_set_new(all, "memory", memory_json(now));
         json_object_set_new(all, "cache", cache_json(now));
-        json_object_set_new(all, "device",
-                            json_pack("{s:s, s:i, s:i, s:i}", "kind", now->device, "cache_hits", 0,
-                                      "cache_misses", 0, "bytes_copied", 0));
+        json_object_set_new(all, "device", device_json(now));
         json_object_set_new(all, "epochs", epochs_json(&now->pipeline));
         json_object_set_new(all, "failures", failures_json(&now->pipeline));
         length = json_dumpb(all, NULL, 0, JSON_COMPACT);

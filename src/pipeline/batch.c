@@ -66,6 +66,8 @@ void fb_batch_begin(struct fb_batch *batch, struct fb_cursor at, uint64_t first,
     batch->hits = batch->misses = batch->bytes_read = batch->skipped = batch->replaced = 0;
     batch->error_at = UINT64_MAX;
     batch->failure_count = 0;
+    batch->upload.state = FB_UPLOAD_NONE;
+    batch->upload.stream_count = 0;
     memset(batch->kept, 1, count * sizeof(bool));
 }
 

@@ -13,6 +13,7 @@
 #include "order/order.h"
 #include "pipeline/collate.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/upload.h"
 
 #define FB_BATCH_FAILURES 4 /* failed samples of one batch that are kept with their reason */
 
@@ -23,6 +24,8 @@ struct fb_batch {
 
     void *memory;
     uint64_t capacity; /* bytes asked for when it was mapped; fb_map_bytes of it are taken */
+    struct fb_staging staging;     /* with a device: of that memory */
+    struct fb_batch_upload upload; /* with a device: where the batch is on it */
 
     /* Written by the worker that opens it, then constant while it is filled: */
     struct fb_cursor at;
@@ -32,6 +35,7 @@ struct fb_batch {
     uint64_t *samples; /* [batch.size] */
     struct fb_placed *placed; /* [outputs] */
     forebay_field *fields;    /* [outputs] */
+    uint64_t span; /* bytes of the slot that are its, gaps between fields included */
     uint64_t bytes;
 
     /* Each written by the worker that has the sample, read when all are done: */

@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "decode/cast.h"
 #include "memory/block.h"
+#include "pipeline/upload.h"
 
 #define ALIGNMENT 64 /* of every output: a cache line, and what DLPack asks for */
 
@@ -108,6 +109,9 @@ int fb_collation_open(struct fb_collation *collation, const struct fb_source *so
                                         .field_count = source->field_count,
                                         .collate = config->batch_collate,
                                         .batch_size = config->batch_size.value };
+    /* By the configuration and not by the device, so that plan and run agree. */
+    collation->align = config->device_kind && strcmp(config->device_kind, "host") ? FB_DEVICE_ALIGN
+                                                                                : ALIGNMENT;
     collation->fixed = collation->collate == FB_COLLATE_STACK && source->uniform;
     collation->columns = fb_block_new(budget, FB_STAGE_OTHER, source->field_count,
                                       sizeof(*collation->columns), "the batch's fields", error);
@@ -257,7 +261,7 @@ int fb_collation_place(const struct fb_collation *collation, uint64_t samples,
         if (!fb_add(end, placed[o].bytes, &end) || end > INT64_MAX)
             return fb_fail(error, FOREBAY_OVER_BUDGET, "a batch of %" PRIu64
                            " samples has more bytes than there are; lower batch.size", samples);
-        end = fb_round_up(end, ALIGNMENT);
+        end = fb_round_up(end, collation->align);
     }
     *bytes = end;
     return FOREBAY_OK;
@@ -279,7 +283,7 @@ static uint64_t item_bytes_max(const struct fb_source *source, const struct fb_f
 uint64_t fb_collation_largest(const struct fb_collation *collation)
 {
     const struct fb_source *source = collation->source;
-    uint64_t total = fb_round_up(collation->batch_size * sizeof(int64_t), ALIGNMENT);
+    uint64_t total = fb_round_up(collation->batch_size * sizeof(int64_t), collation->align);
 
     if (source->unit_bytes_max == 0)
         return 0;
@@ -295,7 +299,8 @@ uint64_t fb_collation_largest(const struct fb_collation *collation)
         if (column->cell_in) /* the cast's share, rounded up: never too small */
             bytes = bytes / column->cell_in * column->cell_out + column->cell_out;
         extra = column->extra ? (count * column->vary + 1) * sizeof(int64_t) : 0;
-        total += fb_round_up(bytes, ALIGNMENT) + fb_round_up(extra, ALIGNMENT);
+        total += fb_round_up(bytes, collation->align) +
+                 fb_round_up(extra, collation->align);
     }
     return total;
 }

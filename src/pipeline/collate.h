@@ -43,6 +43,7 @@ struct fb_collation {
     int collate; /* FB_COLLATE_* */
     bool fixed;  /* every full batch has one layout, known at open */
     uint64_t batch_size;
+    uint64_t align; /* of every output in a batch, a power of two */
     struct fb_column *columns; /* per field of the source */
     unsigned output_count;
     struct fb_output *outputs; /* outputs[0] is "index" */

@@ -6,6 +6,7 @@
  *   workers.c  threads, added and dropped while running
  *   preload.c  the cache filled before the first batch
  *   deliver.c  batches to the caller, in order, and back
+ *   upload.c   with a device: the copy there, ahead of the caller
  *   figures.c  what is counted
  *
  * One lock guards all that is not constant. It is never held while a source, a decoder, the cache
@@ -64,6 +65,7 @@ struct fb_pipeline {
     struct fb_log log;
     struct fb_collation collation;
     struct fb_fetcher fetcher;
+    struct fb_upload *upload; /* NULL: batches stay on the host */
     struct fb_measure *measures;       /* [fields] for the opener, who is alone */
     struct fb_measure *fixed_measures; /* [fields] of a full batch, if the layout is fixed */
     uint64_t batch_size;

@@ -17,6 +17,8 @@ static void destroy(struct fb_pipeline *pipeline)
     fb_block_free(budget, FB_STAGE_OTHER, pipeline->fixed_measures, fields,
                   sizeof(struct fb_measure));
     fb_collation_close(&pipeline->collation);
+    if (pipeline->upload)
+        fb_upload_free(pipeline->upload, pipeline);
     pthread_cond_destroy(&pipeline->work);
     pthread_cond_destroy(&pipeline->ready);
     pthread_mutex_destroy(&pipeline->lock);
@@ -43,13 +45,27 @@ void fb_pipeline_batch_release(forebay_batch *shown)
     pipeline = batch->pipeline;
     if (pipeline->pid != getpid()) /* a fork's copy: the parent's is the one that counts */
         return;
-    fb_map_inherit(batch->memory, batch->capacity, false);
+    if (pipeline->upload)
+        fb_upload_take_back(pipeline, batch);
+    else
+        fb_map_inherit(batch->memory, batch->capacity, false);
     pthread_mutex_lock(&pipeline->lock);
     pipeline->held--;
     pipeline->held_bytes -= batch->bytes;
     fb_slots_give_back_locked(pipeline, batch);
     pthread_cond_signal(&pipeline->work);
     fb_pipeline_unref_locked(pipeline);
+}
+
+int fb_pipeline_batch_use_on(forebay_batch *shown, void *stream, forebay_error *error)
+{
+    return fb_upload_use_on((struct fb_batch *)(void *)shown, stream, error);
+}
+
+int fb_pipeline_batch_read(const forebay_batch *shown, const forebay_field *field, void *to,
+                           forebay_error *error)
+{
+    return fb_upload_read((const struct fb_batch *)(const void *)shown, field, to, error);
 }
 
 /* ---- next ---- */
@@ -102,8 +118,12 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
 
         if (pipeline->stopping)
             return fb_fail(error, FOREBAY_STOPPED, "the loader is closed");
-        if (!empty && (*fb_ring_at(pipeline, pipeline->head))->ready)
-            return FOREBAY_OK;
+        if (!empty && (*fb_ring_at(pipeline, pipeline->head))->ready) {
+            if (fb_upload_is_over(pipeline, *fb_ring_at(pipeline, pipeline->head)))
+                return FOREBAY_OK;
+            if (fb_upload_step_locked(pipeline, true))
+                continue;
+        }
         if (empty && pipeline->starved && !pipeline->opening) {
             if (fb_slots_trim_locked(pipeline, 0) == 0)
                 return fail_starved_locked(pipeline, error);
@@ -226,14 +246,20 @@ int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t
     pthread_mutex_lock(&pipeline->lock);
     fb_figures_epoch_begin(&pipeline->figures, pipeline->told.at.epoch, began);
     status = next_locked(&batch, pipeline, deadline, error);
-    if (status == FOREBAY_OK)
+    if (status == FOREBAY_OK) {
         hand_out_locked(pipeline, batch, began);
+        fb_upload_step_locked(pipeline, false); /* the next one, even if all workers are busy */
+    }
     pthread_mutex_unlock(&pipeline->lock);
     if (status)
         return status;
-    fb_map_inherit(batch->memory, batch->capacity, true);
-    *out = &batch->shown;
-    return FOREBAY_OK;
+    if (!pipeline->upload)
+        fb_map_inherit(batch->memory, batch->capacity, true);
+    else if ((status = fb_upload_hand_out(pipeline, batch, error)) != FOREBAY_OK)
+        fb_pipeline_batch_release(&batch->shown);
+    if (!status)
+        *out = &batch->shown;
+    return status;
 }
 
 /* ---- Where the caller stands ---- */

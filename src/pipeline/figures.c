@@ -145,6 +145,8 @@ void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_re
     report->in_flight = pipeline->tail - pipeline->head;
     for (uint64_t place = pipeline->head; place < pipeline->tail; place++)
         report->ready += (*fb_ring_at(pipeline, place))->ready;
+    if (pipeline->upload)
+        fb_upload_read_report_locked(pipeline->upload, &report->device);
     report->held = pipeline->held;
     report->running = pipeline->running;
     report->starved = pipeline->starved;

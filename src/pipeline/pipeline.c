@@ -164,7 +164,8 @@ static int first_slot(struct fb_pipeline *pipeline, uint64_t bytes, forebay_erro
         return fb_fail(error, FOREBAY_OVER_BUDGET, "one batch of %" PRIu64
                        " bytes does not fit; raise memory.budget or lower batch.size", bytes);
     }
-    fb_map_populate(batch->memory, batch->capacity);
+    if (!pipeline->upload) /* pinned memory is there already */
+        fb_map_populate(batch->memory, batch->capacity);
     pthread_mutex_lock(&pipeline->lock);
     fb_slots_give_back_locked(pipeline, batch);
     pthread_mutex_unlock(&pipeline->lock);
@@ -195,7 +196,10 @@ static int parts_init(struct fb_pipeline *pipeline, forebay_error *error)
     if (status)
         return status;
     pipeline->slots_paid = options->slots_floor;
-    return first_slot(pipeline, bytes, error);
+    if (!fb_device_is_host(options->device))
+        status = fb_upload_open(&pipeline->upload, pipeline, options->device,
+                                options->config->device_prefetch.value, error);
+    return status ? status : first_slot(pipeline, bytes, error);
 }
 
 /* At least one worker must start; with fewer than asked for the run is slower, not wrong. */
@@ -294,13 +298,15 @@ unsigned fb_pipeline_close(struct fb_pipeline *pipeline)
     if (pipeline->has_own)
         fb_hands_release(&pipeline->own, pipeline);
     pthread_mutex_lock(&pipeline->lock);
+    drop_batches_locked(pipeline);
     abandoned = (unsigned)pipeline->abandoned;
     pthread_mutex_unlock(&pipeline->lock);
+    if (pipeline->upload)
+        fb_upload_stop(pipeline->upload);
     if (abandoned)
         fb_warn(&pipeline->log, "%u worker%s stuck in a read and left behind with %s memory",
                 abandoned, abandoned == 1 ? " is" : "s are", abandoned == 1 ? "its" : "their");
     pthread_mutex_lock(&pipeline->lock);
-    drop_batches_locked(pipeline);
     fb_pipeline_unref_locked(pipeline);
     return abandoned;
 }

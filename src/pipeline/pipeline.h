@@ -11,7 +11,9 @@
 #ifndef FB_PIPELINE_PIPELINE_H
 #define FB_PIPELINE_PIPELINE_H
 #include "cache/cache.h"
+#include "device/device.h"
 #include "order/order.h"
+#include "pipeline/upload.h"
 #include "source/source.h"
 
 #define FB_WAIT_BUCKETS 64   /* histogram of the caller's waits, powers of sqrt 2 from 1 us */
@@ -22,6 +24,7 @@ struct fb_pipeline_options {
     struct fb_source *source; /* borrowed, all of these */
     const struct fb_order *order;
     struct fb_cache *cache;   /* NULL: none */
+    struct fb_device *device; /* NULL or host: batches stay there */
     struct fb_budget *budget;
     const struct fb_log *log;
     const struct fb_config *config; /* batch, on_error, max_errors, cpu */
@@ -58,6 +61,10 @@ unsigned fb_pipeline_close(struct fb_pipeline *pipeline);
 int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t timeout_ns,
                      forebay_error *error);
 void fb_pipeline_batch_release(forebay_batch *batch);
+/* What forebay_batch_use_on and forebay_batch_read do. */
+int fb_pipeline_batch_use_on(forebay_batch *batch, void *stream, forebay_error *error);
+int fb_pipeline_batch_read(const forebay_batch *batch, const forebay_field *field, void *to,
+                           forebay_error *error);
 
 /* Drop what is under way and go on at `at`. The caller's batches stay. */
 void fb_pipeline_seek(struct fb_pipeline *pipeline, struct fb_cursor at);
@@ -95,6 +102,7 @@ struct fb_pipeline_report {
     double wait_s, wait_p50_ms, wait_p99_ms; /* of the caller in next(); NAN before the first */
     uint64_t epoch_count; /* epochs begun */
     struct fb_epoch_report epochs[FB_EPOCHS_KEPT]; /* the newest min(count, KEPT), oldest first */
+    struct fb_upload_report device; /* .kind NULL: the host */
     uint64_t failure_count;
     struct fb_failure {
         uint64_t epoch, sample;

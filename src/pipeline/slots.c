@@ -18,7 +18,10 @@ static void unmap_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
 {
     if (!batch->memory)
         return;
-    fb_unmap_reserved(batch->memory, batch->capacity);
+    if (pipeline->upload)
+        fb_upload_unmap(pipeline->upload, batch);
+    else
+        fb_unmap_reserved(batch->memory, batch->capacity);
     pipeline->slots_mapped -= fb_map_bytes(batch->capacity);
     batch->memory = NULL;
     batch->capacity = 0;
@@ -46,6 +49,7 @@ static bool swap_with_free_locked(struct fb_pipeline *pipeline, struct fb_batch 
     struct fb_batch *best = NULL;
     void *memory = batch->memory;
     uint64_t capacity = batch->capacity;
+    struct fb_staging staging = batch->staging;
 
     for (struct fb_batch *other = pipeline->free; other; other = other->next)
         if (other->capacity >= bytes && (!best || other->capacity < best->capacity))
@@ -54,8 +58,10 @@ static bool swap_with_free_locked(struct fb_pipeline *pipeline, struct fb_batch 
         return false;
     batch->memory = best->memory;
     batch->capacity = best->capacity;
+    batch->staging = best->staging;
     best->memory = memory;
     best->capacity = capacity;
+    best->staging = staging;
     return true;
 }
 
@@ -85,8 +91,16 @@ static bool pay(struct fb_pipeline *pipeline, uint64_t mapped)
     return spare >= mapped;
 }
 
-bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t bytes,
-                  forebay_error *error)
+static void *map(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t bytes,
+                 forebay_error *error)
+{
+    if (pipeline->upload)
+        return fb_upload_map(pipeline->upload, batch, bytes, error) ? NULL : batch->memory;
+    return fb_map_reserved(bytes, error);
+}
+
+static bool fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t bytes,
+                forebay_error *error)
 {
     uint64_t capacity = generous(pipeline, bytes);
     bool fits;
@@ -105,7 +119,7 @@ bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t
         if (!pay(pipeline, fb_map_bytes(capacity)))
             return false;
     }
-    batch->memory = fb_map_reserved(capacity, error);
+    batch->memory = map(pipeline, batch, capacity, error);
     batch->capacity = capacity;
     if (batch->memory)
         return true;
@@ -114,6 +128,16 @@ bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t
     batch->capacity = 0;
     pthread_mutex_unlock(&pipeline->lock);
     return false;
+}
+
+bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t bytes,
+                  forebay_error *error)
+{
+    bool fits = fit(pipeline, batch, bytes, error);
+
+    if (pipeline->upload) /* a copy from it may still be under way, if its batch was dropped */
+        fb_upload_settle(pipeline->upload, batch);
+    return fits;
 }
 
 /* More slots than can ever be in use at once: prefetch was lowered. */
@@ -130,6 +154,7 @@ void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *ba
 {
     struct fb_budget_report now;
 
+    fb_upload_drop_locked(pipeline, batch);
     if (pipeline->stopping) { /* from a worker that close left behind, too */
         fb_slots_destroy_locked(pipeline, batch);
         return;
@@ -167,6 +192,8 @@ void fb_slots_destroy_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
     uint64_t mapped = batch->memory ? fb_map_bytes(batch->capacity) : 0;
 
     unmap_locked(pipeline, batch);
+    if (pipeline->upload)
+        fb_upload_release(pipeline->upload, batch);
     pipeline->slots_paid -= mapped;
     fb_budget_refund(pipeline->options.budget, FB_STAGE_SLOTS, mapped);
     fb_batch_free(batch, &pipeline->collation, pipeline->options.budget);

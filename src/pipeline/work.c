@@ -106,6 +106,7 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
         return false;
     if (!fb_slots_fit(pipeline, batch, *bytes, error))
         return false;
+    batch->span = *bytes;
     if (!pipeline->collation.fixed)
         for_items(pipeline, hands, batch, true);
     batch->run = fb_max(1, RUN_BYTES / fb_max(1, *bytes / batch->count));
@@ -338,6 +339,8 @@ void fb_work_cancel_locked(struct fb_pipeline *pipeline)
 
 bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
 {
+    if (fb_upload_step_locked(pipeline, false)) /* what is ready first: it takes a moment only */
+        return true;
     if (pipeline->running >= pipeline->cpu_share)
         return false;
     for (uint64_t place = pipeline->head; place < pipeline->tail; place++) {

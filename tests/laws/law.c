@@ -162,8 +162,24 @@ static uint64_t digest_bytes(uint64_t digest, const void *bytes, size_t count)
     return fb_mix2(digest, word);
 }
 
+/* Its bytes where we can read them: as they are, or copied back from the device into *copy. */
+static const void *field_bytes(const forebay_batch *batch, const forebay_field *field, void **copy)
+{
+    forebay_error error;
+
+    *copy = NULL;
+    if (batch->device_type == 1 || field->bytes == 0)
+        return field->data;
+    *copy = malloc(field->bytes);
+    if (!*copy || forebay_batch_read(batch, field, *copy, &error))
+        fail_msg("forebay_batch_read: %s", *copy ? error.message : "no memory");
+    return *copy;
+}
+
 uint64_t law_digest(uint64_t digest, const forebay_batch *batch)
 {
+    void *copy;
+
     digest = fb_mix2(digest, batch->epoch);
     digest = fb_mix2(digest, batch->number);
     digest = fb_mix2(digest, batch->samples);
@@ -173,7 +189,8 @@ uint64_t law_digest(uint64_t digest, const forebay_batch *batch)
         digest = digest_bytes(digest, field->name, strlen(field->name));
         digest = fb_mix2(digest, (uint64_t)field->dtype);
         digest = digest_bytes(digest, field->shape, field->ndim * sizeof(field->shape[0]));
-        digest = digest_bytes(digest, field->data, field->bytes);
+        digest = digest_bytes(digest, field_bytes(batch, field, &copy), field->bytes);
+        free(copy);
     }
     return digest;
 }
