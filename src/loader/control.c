@@ -172,7 +172,23 @@ static void count_text(char text[64], uint64_t value)
     snprintf(text, 64, "%" PRIu64, value);
 }
 
-static int set_budget(forebay_loader *loader, const struct fb_size *size,
+/* What workers take does not fall by itself: as many leave as are above a lowered limit. Returns
+ * how many stay, 0 if all do. */
+static uint64_t drop_workers(forebay_loader *loader, uint64_t workers)
+{
+    struct fb_budget_report now;
+    uint64_t falls, fewer;
+
+    fb_budget_read(loader->budget, &now);
+    falls = now.by_stage[FB_STAGE_SLOTS] - fb_min(now.by_stage[FB_STAGE_SLOTS], loader->slots_floor);
+    if (now.used <= now.limit || now.used - now.limit <= falls || workers <= 1)
+        return 0;
+    fewer = (now.used - now.limit - falls + loader->needs.per_worker - 1) / loader->needs.per_worker;
+    return fb_pipeline_set_workers(loader->pipeline,
+                                   fb_max(1, workers - fb_min(workers, fewer)));
+}
+
+static int set_budget(forebay_loader *loader, const struct fb_size *size, uint64_t *workers,
                       forebay_set_result *result, forebay_error *error)
 {
     uint64_t bytes = size->value / fb_max(1, loader->ranks.local_world);
@@ -202,6 +218,8 @@ static int set_budget(forebay_loader *loader, const struct fb_size *size,
         loader->source->ops->keep(loader->source, limit - fb_min(limit, now.limit - bytes),
                                   loader->window);
     }
+    if (bytes < now.limit)
+        *workers = drop_workers(loader, loader->report.workers);
     count_text(result->new_value, bytes);
     return FOREBAY_OK;
 }
@@ -241,6 +259,7 @@ int forebay_set(forebay_loader *loader, const char *key, const char *value,
     } parsed;
     struct fb_pipeline_report *now;
     forebay_set_result ignored;
+    uint64_t workers = 0;
     int status = check_process(loader, error);
 
     result = result ? result : &ignored;
@@ -254,7 +273,7 @@ int forebay_set(forebay_loader *loader, const char *key, const char *value,
     pthread_mutex_lock(&loader->settings);
     fb_pipeline_read_report(loader->pipeline, now);
     if (!strcmp(key, "memory.budget"))
-        status = set_budget(loader, &parsed.size, result, error);
+        status = set_budget(loader, &parsed.size, &workers, result, error);
     else if (parsed.count.is_auto && strcmp(key, "cpu.share") != 0)
         leave_to_governor(key, now, result);
     else
@@ -265,6 +284,9 @@ int forebay_set(forebay_loader *loader, const char *key, const char *value,
     result->held_bytes = now->held_bytes;
     pthread_mutex_unlock(&loader->settings);
     pthread_mutex_unlock(&loader->lock);
+    if (workers)
+        fb_say(&loader->log, "workers: %" PRIu64 ", as many as the lowered memory.budget has room "
+               "for", workers);
     return status;
 }
 

@@ -57,9 +57,11 @@ static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error
     int status = fb_prepare_plan(plan, &loader->needs, &loader->config, loader->source,
                                  loader->budget, error);
 
-    if (!status)
-        loader->floor = plan->floor;
-    return status;
+    if (status)
+        return status;
+    loader->floor = plan->floor;
+    loader->slots_floor = plan->slots_floor;
+    return FOREBAY_OK;
 }
 
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)

@@ -37,7 +37,7 @@ struct forebay_loader {
     struct fb_pipeline *pipeline;
     struct fb_governor *governor;
     struct fb_plan_needs needs; /* what the plan was made from */
-    uint64_t floor;
+    uint64_t floor, slots_floor; /* of the plan */
     uint64_t pss_before; /* Pss_Anon of this process when open began */
 
     pthread_mutex_t settings; /* one change at a time, the user's or the governor's */

@@ -121,7 +121,7 @@ bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t
                   forebay_error *error);
 /* It waits for its next use; after close there is none. */
 void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
-/* Unmap and refund free slots until `paid` is at most `keep` bytes; with the lock. */
+/* Unmap and refund free slots until `paid` is at most `keep` bytes; their headers are freed. */
 uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep);
 /* A batch that comes back after close, or is dropped by it. */
 void fb_slots_destroy_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);

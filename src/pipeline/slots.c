@@ -175,9 +175,18 @@ uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep)
     uint64_t given = 0, spare;
 
     keep = fb_max(keep, pipeline->options.slots_floor);
-    for (struct fb_batch *other = pipeline->free; other && pipeline->slots_mapped > keep;
-         other = other->next)
-        unmap_locked(pipeline, other);
+    for (struct fb_batch **link = &pipeline->free; *link;) {
+        struct fb_batch *batch = *link;
+
+        if (pipeline->slots_mapped > keep)
+            unmap_locked(pipeline, batch);
+        if (batch->memory) {
+            link = &batch->next;
+        } else { /* a header alone is of no use: with large batches it is not small either */
+            *link = batch->next;
+            fb_batch_free(batch, &pipeline->collation, pipeline->options.budget);
+        }
+    }
     spare = pipeline->slots_paid - fb_max(keep, pipeline->slots_mapped);
     if (pipeline->slots_paid > keep && spare > 0) {
         given = spare;

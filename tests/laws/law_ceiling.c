@@ -116,12 +116,38 @@ static void a_lowered_budget_is_reached_and_kept(void **state)
     forebay_close(loader);
 }
 
+/* Down to the floor with many workers: what they take has to go, too. */
+static void a_budget_lowered_to_the_floor_is_reached_while_running(void **state)
+{
+    forebay_loader *loader;
+    forebay_error error;
+    uint64_t floor, expected, digest;
+    char text[32];
+
+    (void)state;
+    law_ok(law_open_frames(&loader, NULL, &error, "memory.budget=64MiB", "batch.size=4",
+                           "memory.share=off", "memory.cache=8MiB", "workers=12", "prefetch=8",
+                           NULL));
+    expected = law_run_epoch(0, loader);
+    floor = law_stat(loader, "memory", "floor_bytes");
+    snprintf(text, sizeof(text), "%llu", (unsigned long long)floor);
+    law_ok(forebay_set(loader, "memory.budget", text, NULL, &error));
+    run_holding(loader, 2);
+    law_ok(forebay_set_epoch(loader, 0, &error));
+    digest = law_run_epoch(0, loader);
+    assert_int_equal(digest, expected);
+    assert_int_equal(law_stat(loader, "memory", "budget_bytes"), floor);
+    assert_true(law_stat(loader, "memory", "used_bytes") <= floor);
+    forebay_close(loader);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_ledger_stays_below_every_budget),
         cmocka_unit_test(what_opens_also_ends),
         cmocka_unit_test(a_lowered_budget_is_reached_and_kept),
+        cmocka_unit_test(a_budget_lowered_to_the_floor_is_reached_while_running),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -98,16 +98,19 @@ static void await_threads(unsigned count)
 
 static void close_returns_while_workers_are_stuck(void **state)
 {
-    unsigned threads = law_threads();
     struct heard heard = { .lines = 0 };
     forebay_loader *loader;
     forebay_budget *budget;
     forebay_batch *held;
     forebay_error error;
     uint64_t digest, began, took;
+    unsigned threads, before;
 
     (void)state;
-    law_folder();
+    open_scans(&loader, NULL, &heard); /* a sanitizer's own thread starts with the first */
+    forebay_close(loader);
+    threads = law_threads();
+    before = heard.lines;
     law_ok(forebay_budget_new(&budget, (uint64_t)64 << 20, &error));
     open_scans(&loader, budget, &heard);
     law_ok(forebay_next(&held, loader, &error));
@@ -120,7 +123,7 @@ static void close_returns_while_workers_are_stuck(void **state)
     took = fb_now_ns() - began;
     mark_closed(&heard);
     assert_true(took < (uint64_t)1000000000 * (LAW_SANITIZED ? 3 : 1) + 500000000);
-    assert_int_equal(heard.lines, 1);
+    assert_int_equal(heard.lines - before, 1);
     if (!strstr(heard.last, "3 workers are stuck"))
         fail_msg("said: %s", heard.last);
     assert_int_equal(law_digest(0, held), digest); /* what the caller holds stays */
