@@ -55,6 +55,13 @@ def write_npz():
     put("npz", "cut", npz(zipfile.ZIP_DEFLATED, **arrays)[:-30])
 
 
+def write_csv():
+    put("csv", "plain", b"a,b\n1,2.5\n-3,1e22\n")
+    put("csv", "quoted", b'a,b\r\n"1","x, ""y""\nz"\r\n2,\r\n')
+    put("csv", "numbers", b"9007199254740993,1.7976931348623159e308,4.9e-324,.5,5.,inf,nan,1e\n")
+    put("csv", "open", b'a,"b\n1,2\n')
+
+
 def jpeg(mode, size=(24, 17), **options):
     from PIL import Image
     y, x = np.mgrid[0:size[1], 0:size[0]]
@@ -133,6 +140,7 @@ if __name__ == "__main__":
     write_watching()
     write_npy()
     write_npz()
+    write_csv()
     write_images()
     write_config()
     files = [path for path in CORPUS.rglob("*") if path.is_file()]
