@@ -31,7 +31,7 @@ static const char help[] =
     "  --set KEY=VALUE    over the configuration\n"
     "  --shard-size SIZE  of a tar file, at most (default 1GB); a unit is never divided\n"
     "  --dtype TYPE       f16 or f32: what floating point fields become (default: as they are)\n"
-    "  --keep             the original files (jpg, png) instead of what they decode to\n"
+    "  --keep             the original files (jpg, png, wav, flac) instead of what they decode to\n"
     "  --force            overwrite shards that were made from something else\n"
     "  --json             print the result as one JSON object\n"
     "\n"

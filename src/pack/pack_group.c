@@ -187,7 +187,8 @@ static int put_original(struct fb_pack_hands *hands, const struct fb_part *part,
     uint64_t indexed, found;
     int fd, status;
 
-    source->ops->file(source, part->unit, path, sizeof(path), &indexed);
+    if (!source->ops->file(source, part->unit, hands->scratch, path, sizeof(path), &indexed))
+        return fb_fail(error, FOREBAY_BAD_DATA, "'%s': its original is gone", member->name);
     status = fb_reader_open(hands->reader, path, &fd, &found, error);
     if (status)
         return status;
@@ -212,7 +213,7 @@ static int put_member(struct fb_pack_hands *hands, const struct fb_pack_group *g
     const struct fb_part *part = &group->parts[i];
     struct fb_pack_member member;
     char header[FB_TAR_HEADER_MAX];
-    int status = fb_pack_member_describe(hands->plan, group, i, &member, error);
+    int status = fb_pack_member_describe(hands->plan, group, i, hands->scratch, &member, error);
 
     if (!status)
         status = put(hands, header, fb_tar_header_put(header, member.name, member.data_bytes),

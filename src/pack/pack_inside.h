@@ -85,6 +85,7 @@ struct fb_pack_plan {
     struct fb_budget *budget;
     struct fb_pack_keys keys;
     struct fb_pack_walk walk;
+    struct fb_scratch scratch;         /* the main thread's */
     char (*names)[FB_NAME_BYTES];      /* of the fields, as in members */
     struct fb_pack_shard *shards;
     uint64_t shard_count, shard_room;
@@ -102,7 +103,8 @@ int fb_pack_plan_open(struct fb_pack_plan *plan, struct fb_source *source,
 void fb_pack_plan_close(struct fb_pack_plan *plan);
 /* Member `i` of the group: its name, type and sizes. */
 int fb_pack_member_describe(const struct fb_pack_plan *plan, const struct fb_pack_group *group,
-                            unsigned i, struct fb_pack_member *member, forebay_error *error);
+                            unsigned i, struct fb_scratch scratch, struct fb_pack_member *member,
+                            forebay_error *error);
 int fb_pack_group_bytes(const struct fb_pack_plan *plan, const struct fb_pack_group *group,
                         uint64_t *bytes, forebay_error *error);
 

@@ -79,14 +79,15 @@ static int describe_array(const struct fb_pack_plan *plan, const struct fb_part 
 
 /* The file itself, as key.jpg; false if the unit is not the whole of one. */
 static bool describe_original(const struct fb_pack_plan *plan, const struct fb_part *part,
-                              const char *key, struct fb_pack_member *member)
+                              const char *key, struct fb_scratch scratch,
+                              struct fb_pack_member *member)
 {
     const struct fb_source_ops *ops = plan->source->ops;
     char path[FB_PATH_BYTES];
     const char *dot;
 
     if (!plan->options->keep || plan->source->fields[part->field].indexed || !ops->file ||
-        !ops->file(plan->source, part->unit, path, sizeof(path), &member->data_bytes))
+        !ops->file(plan->source, part->unit, scratch, path, sizeof(path), &member->data_bytes))
         return false;
     dot = strrchr(path, '.');
     if (!dot || strchr(dot, '/') || !dot[1])
@@ -97,7 +98,8 @@ static bool describe_original(const struct fb_pack_plan *plan, const struct fb_p
 }
 
 int fb_pack_member_describe(const struct fb_pack_plan *plan, const struct fb_pack_group *group,
-                            unsigned i, struct fb_pack_member *member, forebay_error *error)
+                            unsigned i, struct fb_scratch scratch, struct fb_pack_member *member,
+                            forebay_error *error)
 {
     const struct fb_part *part = &group->parts[i];
     char key[KEY_BYTES], place[FB_PATH_BYTES];
@@ -108,7 +110,7 @@ int fb_pack_member_describe(const struct fb_pack_plan *plan, const struct fb_pac
         return fb_fail(error, FOREBAY_BAD_DATA, "'%.500s' gives no key: it is too long or has no "
                        "name", place);
     }
-    if (describe_original(plan, part, key, member))
+    if (describe_original(plan, part, key, scratch, member))
         return FOREBAY_OK;
     snprintf(member->name, sizeof(member->name), "%s.%s.npy", key, plan->names[part->field]);
     return describe_array(plan, part, member, error);
@@ -123,7 +125,7 @@ int fb_pack_group_bytes(const struct fb_pack_plan *plan, const struct fb_pack_gr
     for (unsigned i = 0; i < group->count && !status; i++) {
         struct fb_pack_member member;
 
-        status = fb_pack_member_describe(plan, group, i, &member, error);
+        status = fb_pack_member_describe(plan, group, i, plan->scratch, &member, error);
         if (!status)
             *bytes += fb_tar_member_bytes(member.name, member.data_bytes);
     }
@@ -250,7 +252,7 @@ static int group_place(struct fb_pack_plan *plan, const struct fb_pack_group *gr
     for (unsigned i = 0; i < group->count && !status; i++) {
         struct fb_pack_member member;
 
-        status = fb_pack_member_describe(plan, group, i, &member, error);
+        status = fb_pack_member_describe(plan, group, i, plan->scratch, &member, error);
         bytes += status ? 0 : fb_tar_member_bytes(member.name, member.data_bytes);
         plan->unit_bytes_max = fb_max(plan->unit_bytes_max, member.unit_bytes);
         plan->row_bytes_max = fb_max(plan->row_bytes_max, member.row_bytes);
@@ -282,17 +284,12 @@ static int broken_explain(const struct fb_pack_plan *plan, const struct fb_pack_
 
     load.to = nothing;
     source->ops->place(source, load.unit, place, sizeof(place));
-    load.scratch.bytes = source->scratch_bytes;
-    load.scratch.memory = fb_block_new(plan->budget, FB_STAGE_SCRATCH,
-                                       fb_max(1, source->scratch_bytes), 1, "decode memory", error);
-    status = load.scratch.memory ? fb_reader_new(&load.reader, &(struct fb_reader_options){ 0 },
-                                                 error) : error->status;
+    load.scratch = plan->scratch;
+    status = fb_reader_new(&load.reader, &(struct fb_reader_options){ 0 }, error);
     if (!status) {
         status = source->ops->load(source, &load, error);
         fb_reader_free(load.reader);
     }
-    fb_block_free(plan->budget, FB_STAGE_SCRATCH, load.scratch.memory,
-                  fb_max(1, source->scratch_bytes), 1);
     if (!status)
         status = fb_fail(error, FOREBAY_BAD_DATA, "'%s' is broken", place);
     if (fb_status_is_data(status))
@@ -368,6 +365,11 @@ int fb_pack_plan_open(struct fb_pack_plan *plan, struct fb_source *source,
     *plan = (struct fb_pack_plan){ .source = source, .config = config, .options = options,
                                    .budget = budget };
     fb_pack_keys_init(&plan->keys, source);
+    plan->scratch.bytes = source->scratch_bytes;
+    plan->scratch.memory = fb_block_new(budget, FB_STAGE_SCRATCH, fb_max(1, source->scratch_bytes),
+                                        1, "decode memory", error);
+    if (!plan->scratch.memory)
+        return error->status;
     if ((status = prefix_make(plan, options->out, error)) || (status = names_make(plan, error)) ||
         (status = fb_pack_walk_open(&plan->walk, source, config->on_error != FB_ON_ERROR_FAIL,
                                     budget, error)) ||
@@ -383,6 +385,8 @@ int fb_pack_plan_open(struct fb_pack_plan *plan, struct fb_source *source,
 void fb_pack_plan_close(struct fb_pack_plan *plan)
 {
     fb_pack_walk_close(&plan->walk);
+    fb_block_free(plan->budget, FB_STAGE_SCRATCH, plan->scratch.memory,
+                  fb_max(1, plan->source->scratch_bytes), 1);
     fb_block_free(plan->budget, FB_STAGE_INDEX, plan->names, plan->source->field_count,
                   sizeof(*plan->names));
     fb_block_free(plan->budget, FB_STAGE_INDEX, plan->shards, plan->shard_room,

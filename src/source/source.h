@@ -160,9 +160,10 @@ struct fb_source_ops {
     float (*length)(const struct fb_source *source, uint64_t sample);
 
     /* (optional) The file that a unit was decoded from and is the whole of, and its bytes, for
-     * whoever wants to keep originals; false if it is no file of its own. Any thread, no I/O. */
-    bool (*file)(const struct fb_source *source, uint64_t unit, char *path, size_t size,
-                 uint64_t *bytes);
+     * whoever wants to keep originals; false if it is no file of its own. Any thread; reads the
+     * source's lists at most. */
+    bool (*file)(const struct fb_source *source, uint64_t unit, struct fb_scratch scratch,
+                 char *path, size_t size, uint64_t *bytes);
 
     /* The file (and place in it) of a unit, for messages: "scans/000001.bin". Any thread. */
     void (*place)(const struct fb_source *source, uint64_t unit, char *text, size_t size);

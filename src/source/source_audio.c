@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/size.h"
@@ -269,6 +270,29 @@ static float audio_length(const struct fb_source *source, uint64_t sample)
     return fb_audio_at((const struct fb_audio *)source, sample)->seconds;
 }
 
+/* Only an utterance that is all of its file. */
+static bool audio_file(const struct fb_source *source, uint64_t unit, struct fb_scratch scratch,
+                       char *path, size_t size, uint64_t *bytes)
+{
+    const struct fb_audio *audio = (const struct fb_audio *)source;
+    uint64_t sample = unit / source->field_count;
+    struct fb_utterance said;
+    struct stat about;
+    forebay_error error;
+    bool whole;
+
+    if (unit % source->field_count != 0 || scratch.bytes < FB_AUDIO_SCRATCH_BYTES ||
+        read_line(audio, sample, (char *)scratch.memory + FB_SOUND_WORK_BYTES, &said, &error))
+        return false;
+    whole = said.offset < 0 && !fb_audio_path(audio, manifest_of(audio, sample), said.path, path,
+                                              size, &error);
+    fb_utterance_release(&said);
+    if (!whole || stat(path, &about) != 0)
+        return false;
+    *bytes = (uint64_t)about.st_size;
+    return true;
+}
+
 static void audio_place(const struct fb_source *source, uint64_t unit, char *text, size_t size)
 {
     const struct fb_audio *audio = (const struct fb_audio *)source;
@@ -290,5 +314,6 @@ const struct fb_source_ops fb_source_audio = {
     .probe = audio_probe,
     .load = audio_load,
     .length = audio_length,
+    .file = audio_file,
     .place = audio_place,
 };

@@ -97,11 +97,12 @@ static void images_place(const struct fb_source *source, uint64_t unit, char *te
     fb_files_place(&images->list.files, unit % image_count(images), text, size);
 }
 
-static bool images_file(const struct fb_source *source, uint64_t unit, char *path, size_t size,
-                        uint64_t *bytes)
+static bool images_file(const struct fb_source *source, uint64_t unit, struct fb_scratch scratch,
+                        char *path, size_t size, uint64_t *bytes)
 {
     const struct images_source *images = (const struct images_source *)source;
 
+    (void)scratch;
     if (unit >= image_count(images))
         return false;
     fb_files_path(&images->list.files, unit, path, size);

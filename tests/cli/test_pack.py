@@ -241,6 +241,26 @@ def test_originals_are_kept_as_they_are(result, failure, config, images, tmp_pat
     assert sum(name.endswith(".label.npy") for name in found) == 12
 
 
+def test_speech(result, config, tmp_path):
+    result("generate", "audio", tmp_path / "speech", "--files", 6, "--bytes", "20kB")
+    path = config(f"source: {{kind: audio, path: '{tmp_path}/speech/manifest.jsonl'}}\n"
+                  "batch: {collate: pad}\n")
+    result("pack", path, tmp_path / "out")
+    found = arrays(tmp_path / "out")
+    assert sum(name.endswith(".audio.npy") for name in found) == 6
+    for line, number in zip((tmp_path / "speech/manifest.jsonl").read_text().splitlines(),
+                            range(6)):
+        told = json.loads(line)
+        sound = found[f"{number:08}.audio.npy"]
+        assert sound.dtype == np.float32 and sound.size == round(told["duration"] * 16000)
+        assert found[f"{number:08}.text.npy"].tobytes().decode() == told["text"]
+    result("pack", path, tmp_path / "kept", "--keep")
+    kept = members(tmp_path / "kept")
+    originals = sorted((tmp_path / "speech").glob("0*"))
+    assert [kept[f"{number:08}{path.suffix}"] == path.read_bytes()
+            for number, path in enumerate(originals)] == [True] * 6
+
+
 def test_keep_needs_files_that_are_encoded(failure, frames, tmp_path):
     assert "--keep" in failure(1, "pack", frames.config, tmp_path / "out", "--keep")["message"]
 
