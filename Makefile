@@ -43,9 +43,7 @@ bench:
 
 python:
 	@tools/setup.sh all
-	@test -e pyproject.toml || \
-	    { echo 'make python: the Python package is not written yet (no pyproject.toml)' >&2; exit 1; }
-	@.venv/bin/python -m pip install --quiet .
+	@tools/make_python.sh
 
 docs: build
 	@tools/make_docs.sh

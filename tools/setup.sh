@@ -9,7 +9,14 @@ run_packages="gcc libc6-dev make meson ninja-build pkg-config scdoc liburing-dev
     libzstd-dev zlib1g-dev libncurses-dev libmicrohttpd-dev ocl-icd-opencl-dev opencl-headers"
 test_packages="clang libclang-rt-14-dev llvm libcmocka-dev pocl-opencl-icd python3-venv python3-dev
     tmux"
-python_packages="pytest numpy"
+# .venv: what the tests of the package need, and (if there is a wheel for this machine) torch and the
+# readers they compare with; without those they skip. .venv-numpy1: the oldest NumPy, and no torch.
+python_packages="pytest==9.2.0 tqdm==4.70.1 meson-python==0.22.1 meson==1.12.1 ninja==1.13.2"
+numpy_new="numpy==2.4.6"
+numpy_old="numpy==1.26.4"
+compared_packages="torch==2.13.0 ml_dtypes==0.6.0 pillow==13.0.0 soundfile==0.14.0 webdataset==1.0.2
+    pandas==3.1.1 pyarrow==26.0.1"
+torch_index=https://download.pytorch.org/whl/cpu
 modules="liburing yaml-0.1 jansson zlib cmocka"
 
 say() { printf '%s\n' "$*" >&2; }
@@ -69,17 +76,57 @@ check_elsewhere() {
     exit 1
 }
 
-# The stamp names what is inside, so that a changed list is noticed. The system's own Python is
-# preferred to one in somebody's home: the tests also run as a user who may not look there.
-install_python() {
+# What the folder has is in its stamp, so that a changed list is noticed.
+has_packages() {
+    [ -e "$1/.forebay-packages" ] && [ "$(cat "$1/.forebay-packages")" = "$2" ]
+}
+
+pip_install() {
+    folder=$1
+    shift
+    say "+ $folder/bin/python -m pip install $*"
+    "$folder/bin/python" -m pip install --quiet --disable-pip-version-check "$@" </dev/null >&2
+}
+
+# The system's own Python is preferred to one in somebody's home: the tests also run as a user who may
+# not look there.
+make_venv() {
     python=python3
     [ -x /usr/bin/python3 ] && python=/usr/bin/python3
-    stamp=.venv/.forebay-$(printf '%s' "$python_packages" | tr -c 'a-z0-9' '-')
-    [ -e "$stamp" ] && return 0
-    say "+ $python -m venv .venv && .venv/bin/python -m pip install $python_packages"
-    $python -m venv .venv
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check $python_packages </dev/null >&2
-    : >"$stamp"
+    "$1/bin/python" -c '' 2>/dev/null || $python -m venv "$1"
+    rm -f "$1/.forebay-packages"
+}
+
+# One by one: what has no wheel here must not keep the others away. The CPU build of torch is a tenth of
+# the other one; where its index cannot be reached pip takes what it finds.
+install_compared() {
+    index=
+    .venv/bin/python -c "import urllib.request as u; u.urlopen('$torch_index/torch/', timeout=5)" \
+        2>/dev/null && index="--extra-index-url $torch_index"
+    for package in $compared_packages; do
+        pip_install .venv --only-binary=:all: $index "$package" "$numpy_new" ||
+            say "no $package here: the tests that need it are skipped"
+    done
+}
+
+install_python() {
+    wanted="$python_packages $numpy_new $compared_packages"
+    has_packages .venv "$wanted" || {
+        make_venv .venv
+        pip_install .venv $python_packages $numpy_new
+        install_compared
+        printf '%s\n' "$wanted" >.venv/.forebay-packages
+    }
+    wanted="$python_packages $numpy_old"
+    has_packages .venv-numpy1 "$wanted" || {
+        make_venv .venv-numpy1
+        # Python 3.13 and later have no NumPy 1 any more.
+        pip_install .venv-numpy1 --only-binary=:all: $python_packages $numpy_old || {
+            say "no $numpy_old here: that step is skipped"
+            rm -rf .venv-numpy1/bin
+        }
+        printf '%s\n' "$wanted" >.venv-numpy1/.forebay-packages
+    }
 }
 
 what=${1:-all}

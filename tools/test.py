@@ -22,6 +22,7 @@ import xml.etree.ElementTree
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 PYTHON = ROOT / ".venv/bin/python"
+PYTHON_OLD = ROOT / ".venv-numpy1/bin/python"  # NumPy 1.26, no torch
 SOAK = os.environ.get("FOREBAY_SOAK", "0") not in ("", "0")
 SKIP = 77  # a test program's exit code: not possible here, and it said why
 NOBODY = 65534
@@ -202,14 +203,36 @@ def step_release(step):
 
 
 def step_python_package(step):
-    if not (ROOT / "pyproject.toml").exists():
-        step.skip("there is no pyproject.toml yet")
-        return
     step.run(["make", "--no-print-directory", "python"], "make python")
 
 
 def step_pytest(step):
     run_pytest(step, BUILD / "forebay", ["tests"])
+
+
+def step_numpy1(step):
+    if not PYTHON_OLD.exists():
+        step.skip("NumPy 1.26 is not to be had for this Python")
+        return
+    run_pytest(step, BUILD / "forebay", ["tests/python"], python=PYTHON_OLD)
+
+
+def step_extension(step):
+    """The package built with sanitizers, in an interpreter that has none: their runtime goes first."""
+    path = build(step, "asan-python", "-Dpython=enabled", "-Dtests=disabled", "-Db_lundef=false",
+                 "-Dbuildtype=debugoptimized", "-Db_sanitize=address,undefined", "--prefix=/usr")
+    if not path or not PYTHON_OLD.exists():
+        return
+    shutil.rmtree(path / "root", ignore_errors=True)
+    if not step.run(["meson", "install", "-C", path, "--no-rebuild", "--destdir", path / "root",
+                     "--tags=runtime,python-runtime"], "installing build/asan-python"):
+        return
+    package = next((path / "root").rglob("_forebay*.so")).parent.parent
+    runtime = [subprocess.run(["gcc", f"-print-file-name={name}"], capture_output=True, text=True,
+                              check=True).stdout.strip() for name in ("libasan.so", "libubsan.so")]
+    run_pytest(step, path / "cli/forebay", ["tests/python"], python=PYTHON_OLD, env={
+        **SANITIZERS, "ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": " ".join(runtime),
+        "PYTHONPATH": str(package), "PYTHONMALLOC": "malloc", "FOREBAY_SANITIZED": "1"})
 
 
 def step_address(step):
@@ -286,7 +309,7 @@ def copy_for_nobody(step):
         return ROOT
     copy = pathlib.Path(tempfile.mkdtemp(prefix="forebay-nobody-")) / "forebay"
     step.write(f"{ROOT} cannot be read by an unprivileged user; its copy is {copy}\n")
-    ignore = shutil.ignore_patterns(".git", "asan", "tsan", "clang", "fuzz", "*.o", "*.p")
+    ignore = shutil.ignore_patterns(".git", ".venv", "asan*", "tsan", "clang", "fuzz", "*.o", "*.p")
     shutil.copytree(ROOT, copy, symlinks=True, ignore=ignore)
     os.chmod(copy.parent, 0o755)
     subprocess.run(["chmod", "-R", "a+rX", copy], check=True)
@@ -311,8 +334,9 @@ def step_unprivileged(step):
         env = {"HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home + "/.cache",
                "XDG_RUNTIME_DIR": "", "FOREBAY_RUN_DIR": home + "/run"}
         run_programs(step, path, wrap, env, moved=(str(ROOT), str(root)))
-        run_pytest(step, root / "build/forebay", ["tests"], wrap, env, root,
-                   root / ".venv/bin/python")
+        # The small one: torch need not be copied for it.
+        python = (PYTHON_OLD if PYTHON_OLD.exists() else PYTHON).relative_to(ROOT)
+        run_pytest(step, root / "build/forebay", ["tests"], wrap, env, root, root / python)
     if root != ROOT:
         shutil.rmtree(root.parent, ignore_errors=True)
 
@@ -322,7 +346,9 @@ STEPS = {
     "size": (step_size, "functions, files and lines within their limits"),
     "release": (step_release, "gcc, release: build, exports, unit tests and laws"),
     "package": (step_python_package, "the Python package, into .venv"),
-    "pytest": (step_pytest, "commands, README, laws from outside"),
+    "pytest": (step_pytest, "commands, README, laws from outside; Python with NumPy 2 and torch"),
+    "numpy1": (step_numpy1, "the Python package with NumPy 1.26 and without torch"),
+    "extension": (step_extension, "the Python package under address and undefined sanitizers"),
     "address": (step_address, "address and undefined-behaviour sanitizers: tests, commands"),
     "thread": (step_thread, "thread sanitizer: tests"),
     "clang": (step_clang, "clang, all warnings: build, tests"),

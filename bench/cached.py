@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""A cache in every worker, as people write it, against one line of forebay, under torch's DataLoader.
+
+    python bench/cached.py [--samples 240] [--workers 4] [--epochs 4] [--cache 0.5] [--json]
+
+The data set is that of the memory guide this project began with, made smaller: blur, sharp and voxel of a
+frame, packed on disk, 3.2 MB in memory. Its own cache is an OrderedDict with a limit in bytes, in each
+worker. Memory is that of all processes (private pages, and shared ones once) at the end of each epoch,
+less what the same loader has without any cache.
+"""
+import argparse
+import collections
+import json
+import multiprocessing
+import os
+import pathlib
+import tempfile
+import time
+import warnings
+
+import numpy
+import torch
+
+import forebay
+
+SHAPES = {"blur": (90, 160, 3), "sharp": (90, 160, 3), "voxel": (48, 90, 160)}
+SAMPLE_BYTES = sum(int(numpy.prod(shape)) * 4 for shape in SHAPES.values())
+
+
+def write_samples(folder, count):
+    draw = numpy.random.default_rng(0)
+    for number in range(count):
+        numpy.savez_compressed(folder / f"{number:05d}.npz", **{
+            name: draw.integers(0, 4, shape).astype(numpy.float32)
+            for name, shape in SHAPES.items()})
+
+
+class Frames:
+    """What is on disk."""
+
+    def __init__(self, folder, count):
+        self.folder, self.count = folder, count
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        with numpy.load(self.folder / f"{index:05d}.npz") as file:
+            return {name: torch.from_numpy(file[name]) for name in SHAPES}
+
+
+class LRUCache:
+    """The guide's class."""
+
+    def __init__(self, max_bytes):
+        self.max_bytes, self.current = max_bytes, 0
+        self.cache = collections.OrderedDict()
+
+    def get(self, key):
+        if key not in self.cache:
+            return None
+        self.cache.move_to_end(key)
+        return {name: value.clone() for name, value in self.cache[key].items()}
+
+    def put(self, key, value):
+        while self.cache and self.current + SAMPLE_BYTES > self.max_bytes:
+            self.cache.popitem(last=False)
+            self.current -= SAMPLE_BYTES
+        self.cache[key] = value
+        self.current += SAMPLE_BYTES
+
+
+class LRUFrames(Frames):
+    """With a cache of its own, which is one in every worker."""
+
+    def __init__(self, folder, count, max_bytes):
+        super().__init__(folder, count)
+        self.lru = LRUCache(max_bytes)
+        self.hits, self.misses = multiprocessing.Value("q"), multiprocessing.Value("q")
+
+    def __getitem__(self, index):
+        sample = self.lru.get(index)
+        with (self.misses if sample is None else self.hits).get_lock():
+            (self.misses if sample is None else self.hits).value += 1
+        if sample is None:
+            sample = super().__getitem__(index)
+            self.lru.put(index, sample)
+        return sample
+
+    def cache_stats(self):
+        return {"hits": self.hits.value, "misses": self.misses.value}
+
+
+def memory_bytes():
+    """Of this process and its workers: private pages, and each shared memory file once."""
+    private, files = 0, {}
+    for pid in (os.getpid(), *(process.pid for process in multiprocessing.active_children())):
+        with open(f"/proc/{pid}/smaps_rollup") as lines:
+            private += sum(int(line.split()[1]) for line in lines if line.startswith("Pss_Anon"))
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                if "memfd:forebay-cache" in os.readlink(f"/proc/{pid}/fd/{name}"):
+                    status = os.stat(f"/proc/{pid}/fd/{name}")
+                    files[status.st_ino] = status.st_blocks * 512
+            except OSError:
+                pass
+    return private * 1024 + sum(files.values())
+
+
+def measure(dataset, args):
+    """Hit rate and samples/s of all epochs but the first; the largest memory."""
+    warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=4, shuffle=True, num_workers=args.workers, persistent_workers=True,
+        generator=torch.Generator().manual_seed(0))
+    peak, seconds, before, counts = 0, 0.0, (0, 0), (0, 0)
+    for epoch in range(args.epochs):
+        began = time.perf_counter()
+        for batch in loader:
+            assert batch["voxel"].shape[1:] == SHAPES["voxel"]
+        if epoch:
+            seconds += time.perf_counter() - began
+        peak = max(peak, memory_bytes())
+        if hasattr(dataset, "cache_stats"):
+            stats = dataset.cache_stats()
+            counts = stats["hits"], stats["misses"]
+            before = before if epoch else counts
+    hits, misses = counts[0] - before[0], counts[1] - before[1]
+    return {"memory_mb": peak / 1e6, "hit_rate": hits / max(1, hits + misses),
+            "samples_per_s": len(dataset) * (args.epochs - 1) / seconds}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--samples", type=int, default=240)
+    parser.add_argument("--workers", type=int, default=4)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--cache", type=float, default=0.5, help="share of the data set")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    limit = int(args.samples * SAMPLE_BYTES * args.cache)
+    rows = {}
+    with tempfile.TemporaryDirectory(prefix="forebay-cached-") as name:
+        folder = pathlib.Path(name)
+        write_samples(folder, args.samples)
+        size = folder, args.samples
+        rows["no cache"] = measure(Frames(*size), args)
+        rows["LRU in each worker"] = measure(LRUFrames(*size, limit), args)
+        rows["LRU, limit / workers each"] = measure(LRUFrames(*size, limit // args.workers), args)
+        rows["forebay.Cached"] = measure(forebay.Cached(Frames(*size), limit, quiet=True), args)
+    base = rows["no cache"]["memory_mb"]
+    for row in rows.values():
+        row["cache_mb"] = max(0.0, row["memory_mb"] - base)
+    if args.json:
+        print(json.dumps({"limit_mb": limit / 1e6, "workers": args.workers, "rows": rows}))
+        return
+    print(f"{args.samples} samples of {SAMPLE_BYTES / 1e6:.1f} MB, limit {limit / 1e6:.0f} MB, "
+          f"{args.workers} workers, epochs 2 to {args.epochs}")
+    for name, row in rows.items():
+        print(f"  {name:26} {row['cache_mb']:8.0f} MB of cache  {row['hit_rate']:7.1%} hits "
+              f"{row['samples_per_s']:8.1f} samples/s")
+
+
+if __name__ == "__main__":
+    main()
