@@ -27,8 +27,8 @@ static int check_random(const struct fb_source *source, const struct fb_config *
             return FOREBAY_BAD_CONFIG;
         }
     if (options->keep && !source->ops->file)
-        return fb_fail(error, FOREBAY_BAD_USE, "--keep: a unit of kind %s is no encoded file of its "
-                       "own; pack it without", source->ops->kind);
+        return fb_fail(error, FOREBAY_BAD_USE, "--keep: a unit of kind %s is no encoded file of "
+                       "its own; pack it without", source->ops->kind);
     return FOREBAY_OK;
 }
 
