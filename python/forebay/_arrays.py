@@ -68,7 +68,9 @@ def import_torch(why: str) -> Any:
 def to_torch(pin: bool = False) -> Convert:
     """Tensors over the fields' own memory, or copies in torch's pinned memory."""
     torch = import_torch("pin=True" if pin else 'as_="torch"')
-    from_dlpack = torch.from_dlpack
+    # torch.from_dlpack asks about devices and streams first, in Python, which takes longer than the
+    # tensor; a field's capsule needs none of that.
+    from_dlpack = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
     if not pin:
         return lambda fields: {name: from_dlpack(field.__dlpack__())
                                for name, field in fields.items()}
