@@ -194,6 +194,10 @@ FOREBAY_API int forebay_batch_use_on(forebay_batch *batch, void *stream, forebay
 FOREBAY_API int forebay_batch_read(const forebay_batch *batch, const forebay_field *field, void *to,
                                    forebay_error *error);
 
+/* Give memory of the device back: about `bytes` of what device.cache holds, for good. Returns what
+ * was given, also 0: what batches in flight count on stays. [any thread] */
+FOREBAY_API uint64_t forebay_device_trim(forebay_loader *loader, uint64_t bytes);
+
 /* ---- Epochs and state ---- */
 
 /* Batches and samples this rank gets from a whole epoch. */

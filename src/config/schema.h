@@ -126,8 +126,8 @@
     X(COUNT, cpu_nice, "cpu.nice", "0", 0, "", "Nice value of the workers, 0 to 19.") \
     X(TEXT, device_kind, "device.kind", "host", 0, "", \
       "host, auto, cuda:N or opencl:N: where batches are handed out.") \
-    X(SIZE, device_cache, "device.cache", "off", LATER, "off|samples", \
-      "Units kept in device memory: bytes, or a number of samples.") \
+    X(SIZE, device_cache, "device.cache", "off", 0, "off|samples", \
+      "Samples kept in device memory: bytes, or a number of samples.") \
     X(COUNT, device_prefetch, "device.prefetch", "2", 0, "", "Batches copied ahead.") \
     X(BOOL, device_preload, "device.preload", "false", LATER, "", \
       "Fill the device cache before the first batch.") \

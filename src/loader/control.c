@@ -107,6 +107,11 @@ const forebay_field *forebay_batch_field(const forebay_batch *batch, const char 
     return NULL;
 }
 
+uint64_t forebay_device_trim(forebay_loader *loader, uint64_t bytes)
+{
+    return check_process(loader, NULL) ? 0 : fb_pipeline_device_trim(loader->pipeline, bytes);
+}
+
 /* ---- Epochs and state ---- */
 
 uint64_t forebay_epoch_samples(const forebay_loader *loader)

@@ -55,8 +55,10 @@ static json_t *device_json(const struct fb_snapshot *now)
     const struct fb_upload_report *device = &now->pipeline.device;
     bool there = device->kind != NULL;
 
-    return json_pack("{s:s, s:i, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind", now->device,
-                     "cache_hits", 0, "cache_misses", 0, "bytes_copied",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
+                     now->device, "cache_hits", whole(device->cache_hits), "cache_misses",
+                     whole(device->cache_misses), "cache_items", whole(device->cache_items),
+                     "cache_bytes", whole(device->cache_bytes), "bytes_copied",
                      whole(device->bytes_copied), "copy_hidden_s",
                      real(there ? device->hidden_s : NAN), "copy_exposed_s",
                      real(there ? device->exposed_s : NAN), "prefetch",

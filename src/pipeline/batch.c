@@ -6,7 +6,7 @@
 
 /* One heap block: the struct and its arrays, each aligned by its own size. */
 struct parts_of_header {
-    uint64_t samples, placed, fields, kept, bytes;
+    uint64_t samples, placed, fields, places, kept, bytes;
 };
 
 static struct parts_of_header header_parts(const struct fb_collation *collation)
@@ -17,7 +17,8 @@ static struct parts_of_header header_parts(const struct fb_collation *collation)
     parts.samples = (sizeof(struct fb_batch) + 15) & ~(uint64_t)15;
     parts.placed = parts.samples + size * sizeof(uint64_t);
     parts.fields = parts.placed + outputs * sizeof(struct fb_placed);
-    parts.kept = parts.fields + outputs * sizeof(forebay_field);
+    parts.places = parts.fields + outputs * sizeof(forebay_field);
+    parts.kept = parts.places + (collation->tail ? size * sizeof(uint32_t) : 0);
     parts.bytes = parts.kept + size * sizeof(bool);
     return parts;
 }
@@ -41,6 +42,8 @@ int fb_batch_new(struct fb_batch **out, struct fb_pipeline *pipeline,
     batch->samples = (uint64_t *)(void *)(block + parts.samples);
     batch->placed = (struct fb_placed *)(void *)(block + parts.placed);
     batch->fields = (forebay_field *)(void *)(block + parts.fields);
+    if (collation->tail)
+        batch->places = (uint32_t *)(void *)(block + parts.places);
     batch->kept = (bool *)(block + parts.kept);
     *out = batch;
     return FOREBAY_OK;
@@ -69,6 +72,8 @@ void fb_batch_begin(struct fb_batch *batch, struct fb_cursor at, uint64_t first,
     batch->upload.state = FB_UPLOAD_NONE;
     batch->upload.stream_count = 0;
     memset(batch->kept, 1, count * sizeof(bool));
+    if (batch->places)
+        memset(batch->places, 0xff, count * sizeof(*batch->places)); /* FB_PLACE_NONE */
 }
 
 static void write_index(struct fb_batch *batch)

@@ -124,6 +124,9 @@ int fb_collation_open(struct fb_collation *collation, const struct fb_source *so
     for (unsigned f = 0; f < source->field_count; f++)
         column_init(&collation->columns[f], &source->fields[f], config);
     outputs_init(collation);
+    if (collation->align == FB_DEVICE_ALIGN && config->device_cache.mode != FB_SIZE_OFF)
+        collation->tail = fb_round_up(collation->batch_size * collation->output_count * 2 *
+                                          sizeof(uint64_t), collation->align);
     return FOREBAY_OK;
 }
 
@@ -263,7 +266,7 @@ int fb_collation_place(const struct fb_collation *collation, uint64_t samples,
                            " samples has more bytes than there are; lower batch.size", samples);
         end = fb_round_up(end, collation->align);
     }
-    *bytes = end;
+    *bytes = end + collation->tail;
     return FOREBAY_OK;
 }
 

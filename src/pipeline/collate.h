@@ -44,6 +44,7 @@ struct fb_collation {
     bool fixed;  /* every full batch has one layout, known at open */
     uint64_t batch_size;
     uint64_t align; /* of every output in a batch, a power of two */
+    uint64_t tail;  /* bytes behind a batch, with device.cache: for lists of what goes where */
     struct fb_column *columns; /* per field of the source */
     unsigned output_count;
     struct fb_output *outputs; /* outputs[0] is "index" */

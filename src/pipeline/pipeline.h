@@ -78,6 +78,9 @@ uint64_t fb_pipeline_set_cpu_share(struct fb_pipeline *pipeline, uint64_t runnin
 /* Give free slots beyond the floor back to the budget. Returns the bytes. */
 uint64_t fb_pipeline_trim(struct fb_pipeline *pipeline);
 
+/* Give device memory back, the cache's. Returns the bytes. */
+uint64_t fb_pipeline_device_trim(struct fb_pipeline *pipeline, uint64_t bytes);
+
 struct fb_epoch_report {
     uint64_t epoch, samples, batches, hits, misses, bytes_read, skipped, replaced;
     double seconds; /* from its first next() to its end, or until now */

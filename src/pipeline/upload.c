@@ -1,4 +1,4 @@
-#include "pipeline/upload.h"
+#include "pipeline/upload_inside.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -6,29 +6,77 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "pipeline/core.h"
-
-struct fb_upload {
-    struct fb_device *device;
-    const struct fb_device_ops *ops;
-    pthread_mutex_t *lock; /* the pipeline's */
-    const struct fb_log *log;
-    void *stream; /* copies; used by whoever uploads, who is alone */
-    void *clock;  /* always idle: an event recorded there is the time it is now */
-
-    atomic_uint_least64_t device_bytes, device_peak;
-
-    /* Guarded by the pipeline's lock: */
-    bool uploading, stopped;
-    bool starved; /* no device memory for one more; cleared when a buffer comes back */
-    bool said_prefetch, said_host, said_pinned;
-    uint64_t ahead;
-    struct fb_device_buffer spare[FB_BUFFERS_FREE];
-    unsigned spare_count;
-    struct fb_upload_report figures;
-};
 
 /* ---- Open and close ---- */
+
+/* With sticky: rank a sample stays on its rank, and what is cached is hit in every epoch; else this
+ * rank is given only its part of what it has cached. */
+static void say_hit_rate(const struct fb_upload *upload, const struct fb_pipeline *pipeline)
+{
+    const struct fb_device_cache *cache = upload->cache;
+    double all = (double)cache->sample_count, world = (double)pipeline->options.ranks.world;
+    bool sticky = pipeline->options.config->order_sticky == FB_STICKY_RANK;
+    double share = world > 1 && sticky ? fmin(1, (double)cache->limit * world / all)
+                                       : (double)cache->limit / all;
+    char text[32];
+
+    fb_say(upload->log, "device.cache: room for %" PRIu64 " of %" PRIu64 " samples (%s); from the "
+           "second epoch on %.0f %% of the samples need not be copied%s", cache->limit,
+           cache->sample_count, fb_size_text(cache->limit * cache->entry_bytes, text), 100 * share,
+           world > 1 && !sticky ? " (order.sticky: rank keeps each sample on its rank, and gives "
+                                  "up to as many times that as there are ranks)" : "");
+}
+
+/* Samples of one size, and the same in every epoch. */
+static int check_cacheable(const struct fb_pipeline *pipeline, forebay_error *error)
+{
+    const struct fb_source *source = pipeline->options.source;
+    bool finished = false;
+    int status;
+
+    for (unsigned f = 0; f < source->field_count; f++)
+        finished |= pipeline->collation.columns[f].wanted && source->fields[f].finished;
+    if (pipeline->collation.fixed && !finished)
+        return FOREBAY_OK;
+    status = fb_fail(error, FOREBAY_BAD_CONFIG,
+                     finished ? "device.cache: this source makes its samples anew each time "
+                                "(crop, flip, scale), which the device cannot yet; set "
+                                "device.cache: off"
+                              : "device.cache: the samples differ in size; only samples that are "
+                                "all alike (batch.collate: stack) can be kept on the device; set "
+                                "device.cache: off");
+    fb_config_place(pipeline->options.config, "device.cache", error);
+    return status;
+}
+
+static int cache_open(struct fb_upload *upload, struct fb_pipeline *pipeline, forebay_error *error)
+{
+    const struct fb_pipeline_options *options = &pipeline->options;
+    const struct fb_size *size = &options->config->device_cache;
+    uint64_t outputs = pipeline->collation.output_count, bytes, entry = 0;
+    struct fb_placed *placed;
+    int status = check_cacheable(pipeline, error);
+
+    if (status)
+        return status;
+    placed = fb_block_new(options->budget, FB_STAGE_OTHER, outputs, sizeof(*placed),
+                          "a batch's layout", error);
+    if (!placed)
+        return error->status;
+    status = fb_collation_place(&pipeline->collation, 1, pipeline->fixed_measures, placed, &bytes,
+                                error);
+    if (!status)
+        entry = fb_max(1, fb_assembly_entry_bytes(&pipeline->collation, placed, 1));
+    fb_block_free(options->budget, FB_STAGE_OTHER, placed, outputs, sizeof(*placed));
+    if (!status)
+        status = fb_device_cache_open(&upload->cache, upload->device, upload->lock,
+                                      options->budget, options->source->sample_count, entry,
+                                      size->mode == FB_SIZE_SAMPLES ? size->value
+                                                                    : size->value / entry, error);
+    if (!status)
+        say_hit_rate(upload, pipeline);
+    return status;
+}
 
 int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct fb_device *device,
                    uint64_t ahead, forebay_error *error)
@@ -43,6 +91,7 @@ int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct 
     upload->ops = device->ops;
     upload->lock = &pipeline->lock;
     upload->log = &pipeline->log;
+    upload->collation = &pipeline->collation;
     upload->ahead = ahead;
     if (device->align > FB_DEVICE_ALIGN)
         status = fb_fail(error, FOREBAY_NO_DEVICE, "%s:%u wants buffers aligned to %" PRIu64
@@ -52,6 +101,8 @@ int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct 
         status = device->ops->stream_open(device, &upload->stream, error);
     if (!status)
         status = device->ops->stream_open(device, &upload->clock, error);
+    if (!status && pipeline->collation.tail)
+        status = cache_open(upload, pipeline, error);
     if (status) {
         fb_upload_stop(upload);
         fb_upload_free(upload, pipeline);
@@ -59,18 +110,6 @@ int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct 
     }
     *out = upload;
     return FOREBAY_OK;
-}
-
-/* Nothing may be under way in it when it is freed. */
-static void buffer_free(struct fb_upload *upload, struct fb_device_buffer *buffer)
-{
-    for (unsigned i = 0; i < buffer->fence_count; i++) {
-        upload->ops->event_wait(upload->device, buffer->fences[i], NULL);
-        upload->ops->event_free(upload->device, buffer->fences[i]);
-    }
-    upload->ops->free(upload->device, buffer->memory, buffer->capacity);
-    atomic_fetch_sub(&upload->device_bytes, buffer->capacity);
-    *buffer = (struct fb_device_buffer){ .memory = NULL };
 }
 
 void fb_upload_stop(struct fb_upload *upload)
@@ -83,8 +122,11 @@ void fb_upload_stop(struct fb_upload *upload)
     if (upload->clock)
         upload->ops->stream_close(upload->device, upload->clock);
     upload->stream = upload->clock = NULL;
+    if (upload->cache)
+        fb_device_cache_close(upload->cache);
+    upload->cache = NULL;
     while (upload->spare_count > 0)
-        buffer_free(upload, &upload->spare[--upload->spare_count]);
+        fb_buffer_free(upload, &upload->spare[--upload->spare_count]);
 }
 
 void fb_upload_free(struct fb_upload *upload, struct fb_pipeline *pipeline)
@@ -93,260 +135,39 @@ void fb_upload_free(struct fb_upload *upload, struct fb_pipeline *pipeline)
     fb_block_free(pipeline->options.budget, FB_STAGE_OTHER, upload, 1, sizeof(*upload));
 }
 
-/* ---- Slots ---- */
-
-static void events_free(struct fb_upload *upload, struct fb_batch *batch)
-{
-    upload->ops->event_free(upload->device, batch->staging.began);
-    upload->ops->event_free(upload->device, batch->staging.asked);
-    upload->ops->event_free(upload->device, batch->staging.copied);
-    batch->staging.began = batch->staging.asked = batch->staging.copied = NULL;
-}
-
-int fb_upload_map(struct fb_upload *upload, struct fb_batch *batch, uint64_t bytes,
-                  forebay_error *error)
-{
-    forebay_error reason;
-    bool said;
-    int status = upload->ops->host_alloc(upload->device, bytes, &batch->staging.pinned, &reason);
-
-    if (!status) {
-        batch->memory = batch->staging.pinned.memory;
-        return FOREBAY_OK;
-    }
-    batch->memory = fb_map_reserved(bytes, error);
-    pthread_mutex_lock(upload->lock);
-    said = upload->said_pinned;
-    upload->said_pinned = true;
-    pthread_mutex_unlock(upload->lock);
-    if (!said)
-        fb_warn(upload->log, "device: %s; copies from such memory hold up the worker that starts "
-                "them", reason.message);
-    return batch->memory ? FOREBAY_OK : FOREBAY_NO_MEMORY;
-}
-
-void fb_upload_unmap(struct fb_upload *upload, struct fb_batch *batch)
-{
-    upload->ops->event_wait(upload->device, batch->staging.copied, NULL);
-    events_free(upload, batch);
-    if (batch->staging.pinned.memory)
-        upload->ops->host_free(upload->device, &batch->staging.pinned);
-    else
-        fb_unmap_reserved(batch->memory, batch->capacity);
-    batch->staging = (struct fb_staging){ .copied = NULL };
-}
-
-/* ---- Figures ---- */
-
-/* The copy is over: what of its time did the caller wait for? */
-static void account(struct fb_upload *upload, const struct fb_batch *batch)
-{
-    const struct fb_staging *staging = &batch->staging;
-    double all = upload->ops->event_seconds(upload->device, staging->began, staging->copied);
-    double exposed = 0;
-
-    if (staging->asked)
-        exposed = upload->ops->event_seconds(upload->device, staging->asked, staging->copied);
-    if (!isfinite(all) || !isfinite(exposed))
-        return;
-    all = fmax(all, 0);
-    exposed = fmin(fmax(exposed, 0), all);
-    pthread_mutex_lock(upload->lock);
-    upload->figures.exposed_s += exposed;
-    upload->figures.hidden_s += all - exposed;
-    pthread_mutex_unlock(upload->lock);
-}
-
-/* If the copy is over, be done with its events; the slot is free to be written. */
-static bool finish_copy(struct fb_upload *upload, struct fb_batch *batch)
-{
-    if (!upload->ops->event_done(upload->device, batch->staging.copied))
-        return false;
-    if (batch->staging.copied)
-        account(upload, batch);
-    events_free(upload, batch);
-    return true;
-}
-
-static void views_free(struct fb_upload *upload, struct fb_batch *batch)
-{
-    while (batch->upload.views > 0)
-        upload->ops->unview(upload->device, batch->fields[--batch->upload.views].data);
-}
-
-void fb_upload_settle(struct fb_upload *upload, struct fb_batch *batch)
-{
-    upload->ops->event_wait(upload->device, batch->staging.copied, NULL);
-    finish_copy(upload, batch);
-    views_free(upload, batch);
-}
-
-void fb_upload_release(struct fb_upload *upload, struct fb_batch *batch)
-{
-    views_free(upload, batch);
-    if (batch->upload.buffer.memory)
-        buffer_free(upload, &batch->upload.buffer);
-}
-
-void fb_upload_read_report_locked(const struct fb_upload *upload, struct fb_upload_report *report)
-{
-    *report = upload->figures;
-    report->kind = upload->ops->kind;
-    report->prefetch = upload->ahead;
-    report->device_bytes = atomic_load(&upload->device_bytes);
-    report->device_peak_bytes = atomic_load(&upload->device_peak);
-}
-
-/* ---- Device memory ---- */
-
-/* The smallest spare buffer that is large enough; else, with `any`, one that is not. */
-static bool spare_take(struct fb_upload *upload, uint64_t bytes, bool any,
-                       struct fb_device_buffer *out)
-{
-    unsigned best = FB_BUFFERS_FREE;
-    bool found;
-
-    pthread_mutex_lock(upload->lock);
-    for (unsigned i = 0; i < upload->spare_count; i++)
-        if ((any || upload->spare[i].capacity >= bytes) &&
-            (best == FB_BUFFERS_FREE || upload->spare[i].capacity < upload->spare[best].capacity))
-            best = i;
-    found = best < FB_BUFFERS_FREE;
-    if (found) {
-        *out = upload->spare[best];
-        upload->spare[best] = upload->spare[--upload->spare_count];
-    }
-    pthread_mutex_unlock(upload->lock);
-    return found;
-}
-
-static int buffer_alloc(struct fb_upload *upload, uint64_t bytes, struct fb_device_buffer *out,
-                        forebay_error *error)
-{
-    struct fb_device_buffer made = { .capacity = bytes };
-    int status = upload->ops->alloc(upload->device, bytes, &made.memory, error);
-
-    if (status)
-        return status;
-    *out = made;
-    bytes += atomic_fetch_add(&upload->device_bytes, bytes);
-    if (bytes > atomic_load(&upload->device_peak)) /* one uploads at a time */
-        atomic_store(&upload->device_peak, bytes);
-    return FOREBAY_OK;
-}
-
-/* A buffer for `bytes`: a spare one, or a new one in place of one that is too small. When there is
- * no room, all that are spare go first. */
-static int buffer_get(struct fb_upload *upload, uint64_t bytes, uint64_t generous,
-                      struct fb_device_buffer *out, forebay_error *error)
-{
-    struct fb_device_buffer small;
-    int status;
-
-    if (spare_take(upload, bytes, false, out))
-        return FOREBAY_OK;
-    if (spare_take(upload, bytes, true, &small))
-        buffer_free(upload, &small);
-    status = buffer_alloc(upload, generous, out, error);
-    if (status != FOREBAY_NO_MEMORY)
-        return status;
-    while (spare_take(upload, bytes, true, &small))
-        buffer_free(upload, &small);
-    return buffer_alloc(upload, bytes, out, error);
-}
-
-/* It is spare, once its fences have fired. Too many: the last must go. */
-static void spare_put(struct fb_upload *upload, struct fb_device_buffer *buffer)
-{
-    bool kept;
-
-    pthread_mutex_lock(upload->lock);
-    kept = upload->spare_count < FB_BUFFERS_FREE && !upload->stopped;
-    if (kept)
-        upload->spare[upload->spare_count++] = *buffer;
-    upload->starved = false;
-    pthread_mutex_unlock(upload->lock);
-    if (!kept)
-        buffer_free(upload, buffer);
-    *buffer = (struct fb_device_buffer){ .memory = NULL };
-}
-
-/* ---- The copy ---- */
-
-/* Show the fields where they will be. */
-static int views_make(struct fb_upload *upload, struct fb_batch *batch, forebay_error *error)
-{
-    for (size_t i = 0; i < batch->shown.field_count; i++) {
-        void *view;
-        int status = upload->ops->view(upload->device, batch->upload.buffer.memory,
-                                       batch->placed[i].offset, batch->placed[i].bytes, &view,
-                                       error);
-
-        if (status)
-            return status;
-        batch->fields[i].data = view;
-        batch->upload.views++;
-    }
-    return FOREBAY_OK;
-}
-
-static int copy_start(struct fb_upload *upload, struct fb_batch *batch, forebay_error *error)
-{
-    const struct fb_device_ops *ops = upload->ops;
-    struct fb_device_buffer *buffer = &batch->upload.buffer;
-    int status = FOREBAY_OK;
-
-    /* What the caller still does with the buffer comes first. */
-    for (unsigned i = 0; i < buffer->fence_count && !status; i++)
-        status = ops->stream_wait(upload->device, upload->stream, buffer->fences[i], error);
-    for (; buffer->fence_count > 0 && !status; buffer->fence_count--)
-        ops->event_free(upload->device, buffer->fences[buffer->fence_count - 1]);
-    if (!status)
-        status = ops->record(upload->device, upload->stream, &batch->staging.began, error);
-    if (!status)
-        status = (batch->staging.pinned.memory ? ops->upload : ops->upload_now)(
-            upload->device, upload->stream, buffer->memory, 0, batch->memory, batch->span, error);
-    if (!status)
-        status = ops->record(upload->device, upload->stream, &batch->staging.copied, error);
-    return status;
-}
-
-/* The failed start of a copy leaves nothing behind: the batch is as it was. */
-static void undo(struct fb_upload *upload, struct fb_batch *batch)
-{
-    views_free(upload, batch);
-    if (!batch->staging.copied) /* part of it may be under way */
-        upload->ops->record(upload->device, upload->stream, &batch->staging.copied, NULL);
-    upload->ops->event_wait(upload->device, batch->staging.copied, NULL);
-    events_free(upload, batch);
-    spare_put(upload, &batch->upload.buffer);
-    for (size_t i = 0; i < batch->shown.field_count; i++)
-        batch->fields[i].data = (char *)batch->memory + batch->placed[i].offset;
-}
-
-static int start(struct fb_upload *upload, struct fb_batch *batch, forebay_error *error)
-{
-    int status;
-
-    if (batch->upload.buffer.memory) /* there were too many spare ones to take it */
-        spare_put(upload, &batch->upload.buffer);
-    status = buffer_get(upload, batch->span, fb_max(batch->span, batch->capacity),
-                        &batch->upload.buffer, error);
-    if (status)
-        return status;
-    status = views_make(upload, batch, error);
-    if (!status)
-        status = copy_start(upload, batch, error);
-    if (status) {
-        undo(upload, batch);
-        return status;
-    }
-    batch->shown.device_type = upload->ops->dlpack_type;
-    batch->shown.device_id = (int)upload->device->number;
-    return FOREBAY_OK;
-}
-
 /* ---- Which batch, and when ---- */
+
+void fb_upload_find(struct fb_pipeline *pipeline, struct fb_batch *batch)
+{
+    if (!pipeline->upload || !pipeline->upload->cache)
+        return;
+    pthread_mutex_lock(&pipeline->lock);
+    fb_device_cache_find_locked(pipeline->upload->cache, batch->samples, batch->count,
+                                batch->places);
+    pthread_mutex_unlock(&pipeline->lock);
+}
+
+uint64_t fb_pipeline_device_trim(struct fb_pipeline *pipeline, uint64_t bytes)
+{
+    struct fb_upload *upload = pipeline->upload;
+    uint64_t given = 0;
+
+    if (!upload)
+        return 0;
+    pthread_mutex_lock(&pipeline->lock);
+    while (upload->uploading) /* one at a time */
+        pthread_cond_wait(&pipeline->ready, &pipeline->lock);
+    upload->uploading = true;
+    pthread_mutex_unlock(&pipeline->lock);
+    while (given < bytes && fb_upload_drop_chunk(upload, "device memory was asked back"))
+        given += fb_device_cache_chunk_bytes(upload->cache);
+    pthread_mutex_lock(&pipeline->lock);
+    upload->uploading = false;
+    pthread_cond_broadcast(&pipeline->ready);
+    pthread_cond_signal(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
+    return given;
+}
 
 static bool is_data(const struct fb_batch *batch)
 {
@@ -418,7 +239,10 @@ static void start_done_locked(struct fb_pipeline *pipeline, struct fb_batch *bat
 {
     if (!status) {
         batch->upload.state = FB_UPLOAD_STARTED;
-        pipeline->upload->figures.bytes_copied += batch->span;
+        pipeline->upload->figures.bytes_copied += batch->upload.copied;
+        if (pipeline->upload->cache)
+            fb_device_cache_commit_locked(pipeline->upload->cache, batch->samples, batch->kept,
+                                          batch->count, batch->places);
     } else if (status == FOREBAY_NO_MEMORY) {
         no_room_locked(pipeline, batch, now, error);
     } else {
@@ -442,7 +266,13 @@ bool fb_upload_step_locked(struct fb_pipeline *pipeline, bool now)
     upload->uploading = true;
     batch->active++;
     pthread_mutex_unlock(&pipeline->lock);
-    status = start(upload, batch, &error);
+    status = fb_upload_start(upload, batch, &error);
+    if (status == FOREBAY_NO_MEMORY && now && upload->cache) {
+        struct fb_assembly assembly = fb_upload_assembly(upload, batch);
+
+        if (fb_assembly_bring_back(&assembly, &error))
+            status = FOREBAY_NO_DEVICE;
+    }
     pthread_mutex_lock(&pipeline->lock);
     start_done_locked(pipeline, batch, now, status, &error);
     upload->uploading = false;
@@ -484,12 +314,12 @@ int fb_upload_hand_out(struct fb_pipeline *pipeline, struct fb_batch *batch, for
 
     if (!upload || batch->upload.state != FB_UPLOAD_STARTED)
         return FOREBAY_OK;
-    if (!finish_copy(upload, batch)) {
+    if (!fb_upload_finish(upload, batch)) {
         /* The time it is, for the figures; and the caller's stream waits, not the caller. */
         upload->ops->record(upload->device, upload->clock, &batch->staging.asked, NULL);
         status = upload->ops->stream_wait(upload->device, NULL, batch->staging.copied, error);
         if (!status)
-            finish_copy(upload, batch);
+            fb_upload_finish(upload, batch);
     }
     if (!batch->staging.copied)
         lend_slot(pipeline, batch);
@@ -520,10 +350,10 @@ void fb_upload_take_back(struct fb_pipeline *pipeline, struct fb_batch *batch)
     if (!upload || batch->upload.state != FB_UPLOAD_STARTED)
         return;
     fences_record(upload, batch);
-    views_free(upload, batch);
+    fb_upload_free_views(upload, batch);
     if (batch->staging.copied)
-        finish_copy(upload, batch); /* else whoever writes the slot next waits for it */
-    spare_put(upload, &batch->upload.buffer);
+        fb_upload_finish(upload, batch); /* else whoever writes the slot next waits for it */
+    fb_buffer_put(upload, &batch->upload.buffer);
     batch->upload.state = FB_UPLOAD_NONE;
 }
 
@@ -537,6 +367,8 @@ void fb_upload_drop_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
         return;
     batch->upload.state = FB_UPLOAD_NONE;
     upload->starved = false;
+    if (upload->cache && !upload->stopped)
+        fb_device_cache_forget_locked(upload->cache, batch->places, batch->count);
     if (!batch->upload.buffer.memory || upload->spare_count == FB_BUFFERS_FREE || upload->stopped)
         return;
     upload->spare[upload->spare_count++] = batch->upload.buffer;

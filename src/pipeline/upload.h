@@ -41,6 +41,7 @@ struct fb_batch_upload {
     unsigned views;            /* fields that have one */
     void *streams[FB_STREAMS]; /* the caller works with it on these */
     unsigned stream_count;
+    uint64_t copied; /* bytes that crossed the bus */
 };
 
 /* What belongs to a slot that the device copies from, and goes where its memory goes. */
@@ -58,6 +59,8 @@ struct fb_upload_report {
     uint64_t prefetch; /* batches copied ahead: lowered when the device has no room */
     uint64_t device_bytes, device_peak_bytes; /* allocated by us */
     uint64_t bytes_copied;
+    uint64_t cache_hits, cache_misses, cache_items; /* samples */
+    uint64_t cache_bytes; /* of device memory, beside device_bytes */
     uint64_t host_batches; /* handed out in host memory for want of room */
     double hidden_s, exposed_s; /* of the copies' time: beside the caller's work, or waited for */
 };
@@ -69,6 +72,8 @@ int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct 
 void fb_upload_stop(struct fb_upload *upload);
 void fb_upload_free(struct fb_upload *upload, struct fb_pipeline *pipeline);
 
+/* Which of its samples are in device memory; they need not be loaded. Without the lock. */
+void fb_upload_find(struct fb_pipeline *pipeline, struct fb_batch *batch);
 /* Start the copy of the oldest batch that waits for one; `now`: of the head, whatever the prefetch.
  * The lock is dropped meanwhile. False: there is nothing to do. */
 bool fb_upload_step_locked(struct fb_pipeline *pipeline, bool now);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "pipeline/core.h"
+#include "pipeline/device_cache.h"
 #include "pipeline/stand_in.h"
 
 #define RUN_BYTES ((uint64_t)256 * 1024) /* small samples are taken in runs of about this */
@@ -107,6 +108,7 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
     if (!fb_slots_fit(pipeline, batch, *bytes, error))
         return false;
     batch->span = *bytes;
+    fb_upload_find(pipeline, batch);
     if (!pipeline->collation.fixed)
         for_items(pipeline, hands, batch, true);
     batch->run = fb_max(1, RUN_BYTES / fb_max(1, *bytes / batch->count));
@@ -240,7 +242,7 @@ static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *han
 }
 
 /* Many at once where the source can; if that fails, one by one, to find out which it was. */
-static void fill_samples(const struct fb_pipeline *pipeline, struct fb_hands *hands,
+static void fill_missing(const struct fb_pipeline *pipeline, struct fb_hands *hands,
                          struct fb_batch *batch, uint64_t from, uint64_t to,
                          struct outcome *outcome)
 {
@@ -255,6 +257,22 @@ static void fill_samples(const struct fb_pipeline *pipeline, struct fb_hands *ha
     }
     for (uint64_t at = from; at < to; at++)
         fill_sample(pipeline, hands, batch, at, outcome);
+}
+
+/* What the device's cache has need not be loaded. */
+static void fill_samples(const struct fb_pipeline *pipeline, struct fb_hands *hands,
+                         struct fb_batch *batch, uint64_t from, uint64_t to,
+                         struct outcome *outcome)
+{
+    while (from < to) {
+        uint64_t end = from;
+
+        while (end < to && (!batch->places || batch->places[end] == FB_PLACE_NONE))
+            end++;
+        if (end > from)
+            fill_missing(pipeline, hands, batch, from, end, outcome);
+        from = end + (end < to);
+    }
 }
 
 static void tell_locked(struct fb_batch *batch, const struct outcome *outcome)

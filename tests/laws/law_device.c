@@ -1,7 +1,7 @@
 /* law_device.c -- batches on a device: the same as on the host, never written under a reader, and
  * a device without memory slows a run down but does not end it. CUDA is the emulated driver, which
  * aborts on any misuse; OpenCL is PoCL. */
-#include "law.h"
+#include "device.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -10,48 +10,6 @@
 #include <time.h>
 
 #include "device/cuda_driver.h"
-#include "emulated.h"
-
-static struct emulated *control(void)
-{
-    void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NODELETE);
-    emulated_control_fn fn;
-
-    if (!library)
-        fail_msg("%s", dlerror());
-    *(void **)(void *)&fn = dlsym(library, "emulated_control");
-    dlclose(library);
-    if (!fn)
-        fail_msg("this is no emulated driver: LD_LIBRARY_PATH must name tests/emulated");
-    return fn();
-}
-
-static int settle(void **state)
-{
-    struct emulated *emulated = control();
-
-    (void)state;
-    emulated->devices = 4;
-    emulated->memory_bytes = (uint64_t)64 << 20;
-    emulated->ns_per_mb = emulated->allocations = emulated->peak_bytes = 0;
-    emulated->fail_first = emulated->fail_last = 0;
-    return 0;
-}
-
-static bool is_missing(const char *device)
-{
-    forebay_loader *loader;
-    forebay_error error;
-    int status = FOREBAY_NO_DEVICE;
-
-    if (!NO_POCL)
-        status = law_open_frames(&loader, NULL, &error, device, "memory.budget=64MiB", NULL);
-    if (!status)
-        forebay_close(loader);
-    else
-        printf("not tested: %s\n", device);
-    return status != FOREBAY_OK;
-}
 
 struct run {
     bool frames;
@@ -90,7 +48,7 @@ static void every_device_gives_the_same_batches(void **state)
 
         for (unsigned d = 0; d < 2; d++) {
             run.device = devices[d];
-            if (d == 1 && is_missing(devices[d]))
+            if (d == 1 && device_is_missing(devices[d]))
                 continue;
             for (unsigned i = 0; i < 3; i++) {
                 run.workers = workers[i];
@@ -125,7 +83,7 @@ static void no_memory_at_any_allocation_still_ends_the_run(void **state)
 {
     struct run run = { .frames = true, .device = "device.kind=cuda:0", .workers = "workers=2",
                        .prefetch = "device.prefetch=3", .collate = "batch.collate=stack" };
-    struct emulated *emulated = control();
+    struct emulated *emulated = device_control();
     uint64_t expected = run_with(&run), count = emulated->allocations;
 
     (void)state;
@@ -150,7 +108,7 @@ static void a_device_with_room_for_one_batch_will_do(void **state)
     uint64_t expected = run_with(&run);
 
     (void)state;
-    control()->memory_bytes = 8 * 256 * 512 + 4096;
+    device_control()->memory_bytes = 8 * 256 * 512 + 4096;
     assert_int_equal(run_with(&run), expected);
 }
 
@@ -161,7 +119,7 @@ static void a_batch_without_room_comes_in_host_memory(void **state)
     forebay_error error;
 
     (void)state;
-    control()->memory_bytes = 8 * 256 * 512 + 4096;
+    device_control()->memory_bytes = 8 * 256 * 512 + 4096;
     law_ok(law_open_frames(&loader, NULL, &error, "device.kind=cuda:0", "batch.size=8",
                            "memory.budget=64MiB", NULL));
     law_ok(forebay_next(&first, loader, &error));
@@ -254,7 +212,7 @@ static void trainer_close(struct trainer *trainer)
 static void drop_under_kernels(bool own_stream)
 {
     uint64_t expected[BATCHES], seen[BATCHES];
-    struct emulated *emulated = control();
+    struct emulated *emulated = device_control();
     struct trainer trainer;
     forebay_loader *loader;
     forebay_batch *batch;
@@ -345,7 +303,7 @@ static void take_a_step(forebay_loader *loader, uint64_t copied)
             fail_msg("no batch is copied ahead");
         nanosleep(&moment, NULL);
     }
-    control()->wait_all();
+    device_control()->wait_all();
 }
 
 /* By the emulated driver's clock nobody waits for a copy that is shorter than the caller's step, but
@@ -359,7 +317,7 @@ static void copies_hide_behind_the_callers_work(void **state)
     double first = 0;
 
     (void)state;
-    control()->ns_per_mb = 5000000 / (bytes / 1000) * 1000;
+    device_control()->ns_per_mb = 5000000 / (bytes / 1000) * 1000;
     law_ok(law_open_frames(&loader, NULL, &error, "device.kind=cuda:0", "batch.size=4",
                            "memory.budget=64MiB", "workers=1", "device.prefetch=1", "epochs=1",
                            NULL));
@@ -383,11 +341,11 @@ static void without_prefetch_copies_are_exposed(void **state)
     forebay_error error;
 
     (void)state;
-    control()->ns_per_mb = 5000000 / (4 * 256 * 512 / 1000) * 1000;
+    device_control()->ns_per_mb = 5000000 / (4 * 256 * 512 / 1000) * 1000;
     law_ok(law_open_frames(&loader, NULL, &error, "device.kind=cuda:0", "batch.size=4",
                            "memory.budget=64MiB", "workers=1", "device.prefetch=0", NULL));
     while (forebay_next(&batch, loader, &error) == FOREBAY_OK) {
-        control()->wait_all(); /* a step that needs the batch at once */
+        device_control()->wait_all(); /* a step that needs the batch at once */
         forebay_batch_release(batch);
     }
     assert_true(device_seconds(loader, "copy_exposed_s") > 0.030);
@@ -399,7 +357,7 @@ static void without_prefetch_copies_are_exposed(void **state)
 static void a_seek_drops_copies_under_way(void **state)
 {
     uint64_t expected;
-    struct emulated *emulated = control();
+    struct emulated *emulated = device_control();
     forebay_loader *loader;
     forebay_batch *batch;
     forebay_error error;
@@ -432,7 +390,7 @@ static void a_held_batch_outlives_its_loader(void **state)
 
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
-        control()->ns_per_mb = i * 10000000;
+        device_control()->ns_per_mb = i * 10000000;
         law_ok(law_open_frames(&loader, NULL, &error, "device.kind=cuda:1", "batch.size=4",
                                "memory.budget=64MiB", NULL));
         law_ok(forebay_next(&batch, loader, &error));
@@ -497,7 +455,7 @@ static void auto_takes_the_first_gpu(void **state)
 
 int main(void)
 {
-#define LAW(test) cmocka_unit_test_setup(test, settle)
+#define LAW(test) cmocka_unit_test_setup(test, device_settle)
     const struct CMUnitTest tests[] = {
         LAW(every_device_gives_the_same_batches),
         LAW(a_batch_is_where_it_says),

@@ -1,0 +1,55 @@
+/*
+ * upload_inside.h -- what the files of the device stage share.
+ *
+ *   upload.c         which batch and when; to the caller and back
+ *   upload_copy.c    the copy of one batch
+ *   upload_memory.c  pinned slots, device buffers, what is given back when there is no room
+ */
+#ifndef FB_PIPELINE_UPLOAD_INSIDE_H
+#define FB_PIPELINE_UPLOAD_INSIDE_H
+#include "pipeline/assemble.h"
+#include "pipeline/core.h"
+
+struct fb_upload {
+    struct fb_device *device;
+    const struct fb_device_ops *ops;
+    pthread_mutex_t *lock; /* the pipeline's */
+    const struct fb_log *log;
+    void *stream; /* copies; used by whoever uploads, who is alone */
+    void *clock;  /* always idle: an event recorded there is the time it is now */
+    struct fb_device_cache *cache; /* NULL: none */
+    const struct fb_collation *collation;
+
+    atomic_uint_least64_t device_bytes, device_peak;
+
+    /* Guarded by the pipeline's lock: */
+    bool uploading, stopped;
+    bool starved; /* no device memory for one more; cleared when a buffer comes back */
+    bool said_prefetch, said_host, said_pinned, said_cache;
+    uint64_t ahead;
+    struct fb_device_buffer spare[FB_BUFFERS_FREE];
+    unsigned spare_count;
+    struct fb_upload_report figures;
+};
+
+/* ---- upload_memory.c ---- */
+/* A buffer of at least `bytes`, `generous` if that can be had; NO_MEMORY after all that is spare or
+ * cached was given back. Called by the one who uploads. */
+int fb_buffer_get(struct fb_upload *upload, uint64_t bytes, uint64_t generous,
+                  struct fb_device_buffer *out, forebay_error *error);
+/* It is spare, once its fences have fired. */
+void fb_buffer_put(struct fb_upload *upload, struct fb_device_buffer *buffer);
+void fb_buffer_free(struct fb_upload *upload, struct fb_device_buffer *buffer);
+/* The cache gives its last chunk back; false if it cannot. `why` is said the first time. Called by
+ * the one who uploads. */
+bool fb_upload_drop_chunk(struct fb_upload *upload, const char *why);
+void fb_upload_free_views(struct fb_upload *upload, struct fb_batch *batch);
+void fb_upload_free_events(struct fb_upload *upload, struct fb_batch *batch);
+/* If the copy is over, be done with its events; the slot is free to be written. */
+bool fb_upload_finish(struct fb_upload *upload, struct fb_batch *batch);
+
+/* ---- upload_copy.c ---- */
+/* Get a buffer and start the copy. On failure the batch is as it was. */
+int fb_upload_start(struct fb_upload *upload, struct fb_batch *batch, forebay_error *error);
+struct fb_assembly fb_upload_assembly(const struct fb_upload *upload, struct fb_batch *batch);
+#endif
