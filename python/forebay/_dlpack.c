@@ -43,6 +43,7 @@ struct dl_managed_versioned {
 
 #define DL_IS_COPIED ((uint64_t)2)
 #define DL_HOST 1
+#define DL_CUDA 2
 
 /* One allocation: the struct that is handed out, then shape and strides. */
 struct exported {
@@ -188,12 +189,37 @@ static int check_device(const struct field *field, PyObject *dl_device)
     return -1;
 }
 
-/* A batch is complete when it is handed out, so no stream has to wait for anything. */
+/* The consumer's stream waits for the batch's copy, and protects the batch when it is dropped. By the
+ * Array API: None and 1 are CUDA's legacy default stream, 2 the one of the thread, others are
+ * streams, 0 is none of these; -1: nothing is to wait. */
+static int use_on(const struct field *field, PyObject *stream)
+{
+    long long number = is_none(stream) ? 1 : PyLong_AsLongLong(stream);
+    forebay_error error;
+
+    if (number == -1 && PyErr_Occurred())
+        return -1;
+    if (number == 0 || number < -1) {
+        PyErr_SetString(PyExc_BufferError, "stream must be None, -1, 1, 2 or a stream's address");
+        return -1;
+    }
+    if (number == -1 || !field->share->batch || field->device_type != DL_CUDA)
+        return 0;
+    if (!forebay_batch_use_on(field->share->batch,
+                              number == 1 ? NULL : (void *)(uintptr_t)number, &error))
+        return 0;
+    PyErr_SetString(PyExc_BufferError, error.message);
+    return -1;
+}
+
+/* In host memory a batch is complete when it is handed out. */
 static int check_stream(const struct field *field, PyObject *stream)
 {
     long number;
 
-    if (is_none(stream) || field->device_type != DL_HOST)
+    if (field->device_type != DL_HOST)
+        return use_on(field, stream);
+    if (is_none(stream))
         return 0;
     number = PyLong_AsLong(stream);
     if (number == -1 && !PyErr_Occurred())

@@ -129,7 +129,7 @@
     X(SIZE, device_cache, "device.cache", "off", 0, "off|samples", \
       "Samples kept in device memory: bytes, or a number of samples.") \
     X(COUNT, device_prefetch, "device.prefetch", "2", 0, "", "Batches copied ahead.") \
-    X(BOOL, device_preload, "device.preload", "false", LATER, "", \
+    X(BOOL, device_preload, "device.preload", "false", 0, "", \
       "Fill the device cache before the first batch.") \
     X(CHOICE, on_error, "on_error", "fail", 0, "fail|skip|replace", \
       "What to do about a sample that is missing or malformed; several ranks: replace.") \

@@ -166,6 +166,18 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
     return fb_governor_start(&loader->governor, &options, error);
 }
 
+/* Keys that only a device has an effect on are accepted, so that one file serves everywhere. */
+static void say_host(const forebay_loader *loader)
+{
+    static const char *const keys[] = { "device.cache", "device.prefetch", "device.preload" };
+
+    for (size_t i = 0; i < 3 && fb_device_is_host(loader->device); i++)
+        if (fb_config_is_set(&loader->config, keys[i])) {
+            fb_say(&loader->log, "%s has no effect: batches stay in the host's memory", keys[i]);
+            return;
+        }
+}
+
 static int open_parts(forebay_loader *loader, const forebay_options *options, forebay_error *error)
 {
     struct fb_plan plan;
@@ -190,6 +202,7 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
         (status = open_order(loader, error)) || (status = make_plan(loader, &plan, error)) ||
         (status = open_cache(loader, &plan, error)))
         return status;
+    say_host(loader);
     status = open_pipeline(loader, &plan, error);
     return status ? status : start_governor(loader, error);
 }

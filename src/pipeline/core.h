@@ -129,6 +129,8 @@ void fb_slots_destroy_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
 /* ---- work.c ---- */
 /* Do one piece of work if there is any. The lock is dropped meanwhile. */
 bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands);
+/* Make a batch that was begun, here and now and outside the ring. False: it cannot be had. */
+bool fb_work_make(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch);
 /* Begin a walk at `at`. */
 struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at);
 /* Void all that is in flight. */

@@ -256,6 +256,8 @@ int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options 
     }
     if (!status && options->cache && options->config->memory_preload)
         status = fb_pipeline_preload(pipeline, error);
+    if (!status && options->config->device_preload)
+        status = fb_upload_preload(pipeline, error);
     if (!status)
         status = workers_init(pipeline, error);
     if (status) {

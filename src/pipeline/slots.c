@@ -184,6 +184,8 @@ uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep)
             link = &batch->next;
         } else { /* a header alone is of no use: with large batches it is not small either */
             *link = batch->next;
+            if (pipeline->upload)
+                fb_upload_release(pipeline->upload, batch);
             fb_batch_free(batch, &pipeline->collation, pipeline->options.budget);
         }
     }

@@ -72,6 +72,8 @@ int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct 
 void fb_upload_stop(struct fb_upload *upload);
 void fb_upload_free(struct fb_upload *upload, struct fb_pipeline *pipeline);
 
+/* device.preload: fill the cache, before the workers start. */
+int fb_upload_preload(struct fb_pipeline *pipeline, forebay_error *error);
 /* Which of its samples are in device memory; they need not be loaded. Without the lock. */
 void fb_upload_find(struct fb_pipeline *pipeline, struct fb_batch *batch);
 /* Start the copy of the oldest batch that waits for one; `now`: of the head, whatever the prefetch.

@@ -3,6 +3,7 @@
  *
  *   upload.c         which batch and when; to the caller and back
  *   upload_copy.c    the copy of one batch
+ *   upload_preload.c the cache filled before the first batch
  *   upload_memory.c  pinned slots, device buffers, what is given back when there is no room
  */
 #ifndef FB_PIPELINE_UPLOAD_INSIDE_H

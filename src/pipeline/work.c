@@ -297,6 +297,20 @@ static void seal(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb
     fb_batch_seal(batch, &pipeline->collation);
 }
 
+bool fb_work_make(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch)
+{
+    struct outcome outcome = { .error_at = UINT64_MAX };
+    forebay_error error;
+    uint64_t bytes;
+
+    if (!prepare(pipeline, hands, batch, &bytes, &error))
+        return false;
+    fill_samples(pipeline, hands, batch, 0, batch->count, &outcome);
+    tell_locked(batch, &outcome); /* nobody else knows of it */
+    seal(pipeline, hands, batch);
+    return batch->error_at == UINT64_MAX;
+}
+
 static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands,
                             struct fb_batch *batch)
 {

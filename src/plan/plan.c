@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/size.h"
 
@@ -42,11 +43,19 @@ static uint64_t take(uint64_t *left, uint64_t each, uint64_t most)
     return count;
 }
 
+/* Batches on their way to a device are in flight, too. */
+static uint64_t copied_ahead(const struct fb_config *config)
+{
+    return config->device_kind && strcmp(config->device_kind, "host")
+               ? config->device_prefetch.value
+               : 0;
+}
+
 /* Enough that every worker has a batch of its own and one is ready, within a quarter of what is
  * left: what goes beyond the knee serves better as cache. */
-static uint64_t prefetch_auto(uint64_t left, uint64_t slot, uint64_t workers)
+static uint64_t prefetch_auto(uint64_t left, uint64_t slot, uint64_t workers, uint64_t ahead)
 {
-    uint64_t knee = fb_min(workers + 1, PREFETCH_AUTO_MAX);
+    uint64_t knee = fb_min(workers + 1 + ahead, PREFETCH_AUTO_MAX);
 
     return fb_max(knee, fb_min(slot ? left / 4 / slot : 4, PREFETCH_AUTO_MAX));
 }
@@ -93,7 +102,8 @@ int fb_plan(struct fb_plan *out, const struct fb_plan_needs *needs, const struct
     if (status)
         return status;
     plan.workers = workers ? 1 + take(&left, needs->per_worker, workers - 1) : 0;
-    plan.prefetch = wanted(&config->prefetch, prefetch_auto(left, needs->slot, plan.workers));
+    plan.prefetch = wanted(&config->prefetch, prefetch_auto(left, needs->slot, plan.workers,
+                                                            copied_ahead(config)));
     /* What the caller holds and what is in flight, beyond the floor, comes before the cache. */
     batches = plan.prefetch + FB_HELD_NORMAL;
     if (batches > slots)

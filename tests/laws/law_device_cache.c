@@ -98,6 +98,27 @@ static void the_cache_gives_memory_back_when_asked(void **state)
     forebay_close(loader);
 }
 
+static void preloaded_samples_are_hit_from_the_first_batch_on(void **state)
+{
+    struct cached_run host = { .device = "device.kind=host", .cache = "device.cache=off" };
+    uint64_t expected = run_cached(&host), digest = 0;
+    forebay_loader *loader;
+    forebay_error error;
+
+    (void)state;
+    law_ok(law_open_frames(&loader, NULL, &error, "device.kind=cuda:0", "device.cache=48 samples",
+                           "device.preload=true", "batch.size=5", "memory.budget=64MiB",
+                           "workers=2", "epochs=3", NULL));
+    assert_int_equal(law_stat(loader, "device", "cache_items"), 48);
+    for (unsigned i = 0; i < 3; i++)
+        digest = law_run_epoch(digest, loader);
+    assert_int_equal(digest, expected);
+    assert_int_equal(law_stat(loader, "device", "cache_hits"), 3 * LAW_FRAMES);
+    assert_int_equal(law_stat(loader, "device", "cache_misses"), 0);
+    assert_true(law_stat(loader, "device", "bytes_copied") < 49 * 256 * 512);
+    forebay_close(loader);
+}
+
 /* Four ranks, a device each, 6 samples of 48 cached on each: with sticky: rank half of a rank's 12
  * samples, without it an eighth. */
 static double ranks_hit_rate(const char *sticky)
@@ -154,6 +175,7 @@ int main(void)
         LAW(what_is_cached_on_the_device_is_not_copied_again),
         LAW(no_memory_for_the_cache_still_ends_the_run),
         LAW(the_cache_gives_memory_back_when_asked),
+        LAW(preloaded_samples_are_hit_from_the_first_batch_on),
         LAW(sticky_ranks_hit_all_that_is_cached),
         LAW(samples_that_differ_are_not_cached),
     };
