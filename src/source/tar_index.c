@@ -21,8 +21,7 @@ const char *fb_tar_fault_text(enum fb_tar_fault fault)
 {
     static const char *const texts[] = {
         [FB_TAR_GOOD] = "nothing is wrong",
-        [FB_TAR_SPARSE] = "it is stored as a sparse file, which forebay does not read; write the "
-                          "archive without --sparse",
+        [FB_TAR_SPARSE] = "it is a sparse file, which is not read here: pack it without --sparse",
         [FB_TAR_TOO_LARGE] = "it has 4 GiB or more",
         [FB_TAR_TWICE] = "its sample has it twice",
         [FB_TAR_MISSING] = "its sample does not have it",
