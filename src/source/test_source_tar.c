@@ -125,7 +125,7 @@ static void what_cannot_be_read_says_why_with_key_and_extension(void **state)
     assert_int_equal(open_it(), 0);
     assert_int_equal(source->broken_count, 3);
     assert_non_null(strstr(loaded(1, 0), "sample 'b', .cls': 'one' is no whole number"));
-    assert_non_null(strstr(loaded(1, 1), "sample 'b', .txt': it is stored as a sparse file"));
+    assert_non_null(strstr(loaded(1, 1), "sample 'b', .txt': it is a sparse file"));
     assert_non_null(strstr(loaded(2, 0), "sample 'c', .cls': its sample does not have it"));
     assert_non_null(strstr(loaded(3, 1), "sample 'd', .txt': its sample has it twice"));
     assert_string_equal(loaded(0, 1), "x");
