@@ -14,5 +14,5 @@ struct command {
 
 extern const struct command command_run, command_inspect, command_plan, command_pack;
 extern const struct command command_top, command_set, command_cache, command_monitor;
-extern const struct command command_generate;
+extern const struct command command_diagnose, command_generate;
 #endif

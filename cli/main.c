@@ -26,7 +26,7 @@ static const struct command *const commands[] = {
     &command_cache,
     &command_monitor,
     LATER("report", "LOG...", "one HTML page with charts and a verdict"),
-    LATER("diagnose", "[--json]", "devices, drivers, limits, speed test"),
+    &command_diagnose,
     &command_generate,
 };
 #define COMMAND_COUNT (sizeof(commands) / sizeof(commands[0]))

@@ -78,3 +78,29 @@ def test_keys_of_a_device_are_accepted_on_the_host_and_that_is_said_once(scans, 
                    "device.prefetch=3")
     assert done.returncode == 0
     assert done.stderr.count("has no effect") == 1
+
+
+def test_diagnose_tells_what_is_there(result, around):
+    told = result("diagnose", env=around)
+    assert told["host"]["cpus"] >= 1 and told["host"]["memcpy_bytes_per_s"] > 0
+    cuda = [device for device in told["devices"] if device["kind"] == "cuda:0"][0]
+    assert cuda["gpu"] and cuda["name"] == "Emulated GPU 0" and cuda["pinned_bytes_per_s"] > 0
+    assert cuda["total_bytes"] == 256 << 20
+
+
+def test_the_self_test_of_a_device_holds(kind, result, around):
+    told = result("diagnose", "--device", kind, "--self-test", env=around)
+    claims = told["devices"][0]["self_test"]
+    assert len(claims) == 6 and told["failed"] == 0
+    assert all(claim["ok"] for claim in claims), claims
+
+
+def test_the_self_test_fails_where_a_device_does(forebay, around):
+    done = forebay("diagnose", "--device", "cuda:0", "--self-test",
+                   env={**around, "EMULATED_CUDA_FAIL": "1-"})
+    assert done.returncode == 1 and "FAILED" in done.stdout and "out of memory" in done.stdout
+
+
+def test_diagnose_of_a_device_that_is_missing_fails(failure):
+    assert "opencl" in failure(1, "diagnose", "--device", "opencl:99")["message"]
+    failure(1, "diagnose", "--device", "nonsense")

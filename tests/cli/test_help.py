@@ -3,8 +3,9 @@ import json
 
 import pytest
 
-BUILT = ["run", "inspect", "plan", "pack", "top", "set", "cache", "monitor", "generate"]
-LATER = ["tune", "report", "diagnose"]
+BUILT = ["run", "inspect", "plan", "pack", "top", "set", "cache", "monitor", "diagnose",
+         "generate"]
+LATER = ["tune", "report"]
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"], ["help"]])
