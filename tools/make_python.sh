@@ -26,7 +26,7 @@ mkdir -p build/wheel
 rm -f build/wheel/*.whl
 # The tools are in .venv already, so nothing is fetched and nothing is built apart.
 PATH="$PWD/.venv/bin:$PATH" .venv/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps \
-    --no-build-isolation --wheel-dir build/wheel -Cbuild-dir=build/python . >&2
+    --no-build-isolation --wheel-dir build/wheel --config-settings=build-dir=build/python . >&2
 for venv in $stale; do
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-index \
         --force-reinstall build/wheel/*.whl >&2
