@@ -94,7 +94,8 @@ static json_t *device_json(struct fb_device *device, const char *kind, bool test
                      output_text(info.name), "driver", output_text(info.driver), "gpu", info.is_gpu,
                      "total_bytes", whole(info.total_bytes), "free_bytes", whole(info.free_bytes),
                      "pinned_bytes_per_s",
-                     real(self_test_copy_rate(device, COPY_BYTES / 4, true)), "pageable_bytes_per_s",
+                     real(self_test_copy_rate(device, COPY_BYTES / 4, true)),
+                     "pageable_bytes_per_s",
                      real(self_test_copy_rate(device, COPY_BYTES / 4, false)));
     if (test)
         json_object_set_new(json, "self_test", self_test(device, kind, &to_stderr, failed));

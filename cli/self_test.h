@@ -10,6 +10,6 @@
  * not hold. The loader's part writes a few MB of data to a temporary folder. */
 json_t *self_test(struct fb_device *device, const char *kind, const struct fb_log *log,
                   unsigned *failed);
-/* Bytes per second of a copy of `bytes` to the device, of pinned or other memory; NAN if it fails. */
+/* Bytes per second of a copy of `bytes` to the device, of pinned or other memory; NAN: failed. */
 double self_test_copy_rate(struct fb_device *device, uint64_t bytes, bool pinned);
 #endif

@@ -92,7 +92,8 @@ static int device_find(struct cuda_device *cuda, unsigned number, forebay_error 
         return fail_call(cuda, result, "cuInit", error);
     if (number >= (unsigned)count)
         return fb_fail(error, FOREBAY_NO_DEVICE,
-                       "cuda:%u is not there: the driver shows %d device%s%s", number, count, count == 1 ? "" : "s",
+                       "cuda:%u is not there: the driver shows %d device%s%s", number, count,
+                       count == 1 ? "" : "s",
                        count ? ", counted from 0" : " (is CUDA_VISIBLE_DEVICES empty?)");
     result = cuda->driver.cuDeviceGet(&cuda->device, (int)number);
     if (result == CUDA_SUCCESS)

@@ -14,8 +14,8 @@ static bool is_data(const struct fb_collation *collation, unsigned o)
     return collation->outputs[o].role == FB_OUTPUT_DATA;
 }
 
-uint64_t fb_assembly_entry_bytes(const struct fb_collation *collation, const struct fb_placed *placed,
-                               uint64_t samples)
+uint64_t fb_assembly_entry_bytes(const struct fb_collation *collation,
+                                 const struct fb_placed *placed, uint64_t samples)
 {
     uint64_t bytes = 0;
 
@@ -32,7 +32,8 @@ static bool is_cached(const struct fb_batch *batch, uint64_t at)
 
 /* ---- What crosses the bus ---- */
 
-static int upload(struct fb_assembly *assembly, uint64_t offset, uint64_t bytes, forebay_error *error)
+static int upload(struct fb_assembly *assembly, uint64_t offset, uint64_t bytes,
+                  forebay_error *error)
 {
     const struct fb_batch *batch = assembly->batch;
     const struct fb_device_ops *ops = assembly->device->ops;
@@ -117,7 +118,8 @@ static void list_fill(const struct fb_assembly *assembly, struct list *list, boo
 }
 
 /* A kernel does all moves of a list at once; without one they are made one by one. */
-static int list_run(const struct fb_assembly *assembly, const struct list *list, forebay_error *error)
+static int list_run(const struct fb_assembly *assembly, const struct list *list,
+                    forebay_error *error)
 {
     const struct fb_batch *batch = assembly->batch;
     const struct fb_device_ops *ops = assembly->device->ops;

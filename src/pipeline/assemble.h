@@ -17,8 +17,8 @@ struct fb_assembly {
 };
 
 /* What one sample takes in the cache: its part of every data field, one behind the other. */
-uint64_t fb_assembly_entry_bytes(const struct fb_collation *collation, const struct fb_placed *placed,
-                               uint64_t samples);
+uint64_t fb_assembly_entry_bytes(const struct fb_collation *collation,
+                                 const struct fb_placed *placed, uint64_t samples);
 
 /* Start all copies and kernels, on the stream. */
 int fb_assembly_start(struct fb_assembly *assembly, forebay_error *error);

@@ -1,12 +1,12 @@
-/* upload_preload.c -- device.preload: fill the device's cache before the first batch, with what this
- * rank is given in the first epoch. */
+/* upload_preload.c -- device.preload: fill the device's cache before the first batch, with what
+ * this rank is given in the first epoch. */
 #include <inttypes.h>
 
 #include "base/size.h"
 #include "pipeline/upload_inside.h"
 
-/* One batch made and copied, for what the cache keeps of it. A broken one is passed over: its turn to
- * be told of comes with its batch. NO_MEMORY: the device has no room for more. */
+/* One batch made and copied, for what the cache keeps of it. A broken one is passed over: its turn
+ * to be told of comes with its batch. NO_MEMORY: the device has no room for more. */
 static int preload_batch(struct fb_pipeline *pipeline, struct fb_hands *hands,
                          struct fb_batch *batch, forebay_error *error)
 {

@@ -292,8 +292,8 @@ static double device_seconds(forebay_loader *loader, const char *name)
     return atof(at + strlen(key));
 }
 
-/* A step that is longer than a copy: until the copy of the batch behind has begun, by itself, and is
- * over. Bounded, in case it never begins. */
+/* A step that is longer than a copy: until the copy of the batch behind has begun, by itself, and
+ * is over. Bounded, in case it never begins. */
 static void take_a_step(forebay_loader *loader, uint64_t copied)
 {
     for (unsigned i = 0; law_stat(loader, "device", "bytes_copied") < copied; i++) {
@@ -306,8 +306,8 @@ static void take_a_step(forebay_loader *loader, uint64_t copied)
     device_control()->wait_all();
 }
 
-/* By the emulated driver's clock nobody waits for a copy that is shorter than the caller's step, but
- * for the first, which nothing can hide. */
+/* By the emulated driver's clock nobody waits for a copy that is shorter than the caller's step,
+ * but for the first, which nothing can hide. */
 static void copies_hide_behind_the_callers_work(void **state)
 {
     uint64_t bytes = 4 * 256 * 512, count = 0;
