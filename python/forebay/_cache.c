@@ -390,8 +390,8 @@ static PyMethodDef cache_methods[] = {
 };
 
 static PyType_Slot cache_slots[] = {
-    { Py_tp_doc, "Cache(identity, items, limit_bytes, policy, /)\n--\n\nforebay.h's cache of items; "
-                 "forebay.Cached is the one to use." },
+    { Py_tp_doc, "Cache(identity, items, limit_bytes, policy, /)\n--\n\nforebay.h's cache of "
+                 "items; forebay.Cached is the one to use." },
     { Py_tp_new, SLOT(cache_new) },
     { Py_tp_dealloc, SLOT(cache_dealloc) },
     { Py_tp_getset, cache_getset },

@@ -1,10 +1,10 @@
 /*
  * blob_cache.c -- forebay_cache: items of any size by number, in one cache of the node.
  *
- * A process's part is a view: a member of the shared cache and a ledger. A view belongs to the process
- * that made it. Whoever finds another process's view (it was forked) makes one of its own and puts it
- * in front; no lock is involved, because a lock may have been held when the fork came. What was
- * inherited is kept behind it, untouched, until close.
+ * A process's part is a view: a member of the shared cache and a ledger. A view belongs to the
+ * process that made it. Whoever finds another process's view (it was forked) makes one of its own
+ * and puts it in front; no lock is involved, because a lock may have been held when the fork came.
+ * What was inherited is kept behind it, untouched, until close.
  */
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -20,8 +20,8 @@
 #include "memory/budget.h"
 
 #define PIECES_MAX ((size_t)1 << 20)
-/* Chained pages, so that sizes need not be known: with a sixteenth of what every item would have if
- * all were kept, all half-filled last pages together are at most a thirty-second of the limit. */
+/* Chained pages, so that sizes need not be known: with a sixteenth of what every item would have
+ * if all were kept, all half-filled last pages together are at most 1/32 of the limit. */
 #define PAGES_PER_ITEM 16
 #define PAGE_MIN ((uint64_t)512)
 #define PAGE_MAX (2 * FB_MIB)
