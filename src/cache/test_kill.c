@@ -312,6 +312,7 @@ static void a_fill_is_taken_over_when_the_filler_dies(void **state)
     struct fb_cache_options options = options_for(budget, fresh_identity(), FB_MIB);
     struct fb_cache *cache = open_of(&options);
     struct fb_cache_pin pin;
+    int found;
     pid_t child;
 
     (void)state;
@@ -320,7 +321,11 @@ static void a_fill_is_taken_over_when_the_filler_dies(void **state)
     wait_until(&board->ready, 1);
     assert_int_equal(fb_cache_find(cache, 7, size_of(7), 0, false, &pin), FB_CACHE_MISS);
     end(child);
-    assert_int_equal(fb_cache_find(cache, 7, size_of(7), 0, true, &pin), FB_CACHE_FILL);
+    /* On a busy machine the death may be noticed later than the second that one call waits. */
+    do
+        found = fb_cache_find(cache, 7, size_of(7), 0, true, &pin);
+    while (found == FB_CACHE_MISS);
+    assert_int_equal(found, FB_CACHE_FILL);
     fb_cache_abandon(cache, &pin);
     wait_for_members(cache, 1);
     audit(cache, 1);

@@ -112,6 +112,36 @@ static int resolve_on_error(const forebay_loader *loader)
     return loader->config.on_error;
 }
 
+/* All that the pipeline stood on, in reverse. */
+static void close_parts(void *owner)
+{
+    forebay_loader *loader = owner;
+
+    if (loader->cache)
+        fb_cache_close(loader->cache);
+    if (loader->order)
+        fb_order_close(loader->order);
+    if (loader->source)
+        fb_source_close(loader->source);
+    if (loader->device)
+        fb_device_close(loader->device);
+    if (loader->has_config)
+        fb_config_release(&loader->config);
+    if (loader->budget) {
+        fb_budget_refund(loader->budget, FB_STAGE_OTHER, loader->reserved);
+        fb_budget_free(loader->budget);
+    }
+    pthread_mutex_destroy(&loader->lock);
+    pthread_mutex_destroy(&loader->settings);
+    free(loader);
+}
+
+/* What a worker may say when it comes back has nobody to hear it any more. */
+static void be_quiet(void *owner)
+{
+    atomic_store(&((forebay_loader *)owner)->closed, true);
+}
+
 static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
 {
     const struct fb_config *config = &loader->config;
@@ -132,6 +162,9 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .prefetch = plan->prefetch,
         .slots_floor = plan->slots_floor,
         .epochs = config->epochs.is_auto ? UINT64_MAX : config->epochs.value,
+        .stuck = be_quiet,
+        .left = close_parts,
+        .owner = loader,
     };
 
     if (!config->workers.is_auto && plan->workers < config->workers.value)
@@ -253,29 +286,10 @@ void forebay_close(forebay_loader *loader)
     if (!loader || loader->pid != getpid())
         return;
     fb_governor_stop(loader->governor);
-    /* A worker that is stuck in the kernel still uses what it borrowed: then that stays. But what
-     * it may say when it comes back has nobody to hear it any more. */
-    if (fb_pipeline_close(loader->pipeline) > 0) {
-        atomic_store(&loader->closed, true);
-        return;
-    }
-    if (loader->cache)
-        fb_cache_close(loader->cache);
-    if (loader->order)
-        fb_order_close(loader->order);
-    if (loader->source)
-        fb_source_close(loader->source);
-    if (loader->device)
-        fb_device_close(loader->device);
-    if (loader->has_config)
-        fb_config_release(&loader->config);
-    if (loader->budget) {
-        fb_budget_refund(loader->budget, FB_STAGE_OTHER, loader->reserved);
-        fb_budget_free(loader->budget);
-    }
-    pthread_mutex_destroy(&loader->lock);
-    pthread_mutex_destroy(&loader->settings);
-    free(loader);
+    /* A worker that is stuck in the kernel still uses what it borrowed: it closes the rest when it
+     * comes back. Then the loader may be gone already when this returns. */
+    if (fb_pipeline_close(loader->pipeline) == 0)
+        close_parts(loader);
 }
 
 /* ---- Budgets that loaders share ---- */

@@ -103,6 +103,8 @@ struct fb_pipeline {
     bool has_own;
     uint64_t prefetch, cpu_share, running;
     uint64_t abandoned;
+    uint64_t missing; /* of those: not back from the kernel yet */
+    bool deserted;    /* close returned while some were missing: the last of them calls `left` */
     pid_t caller; /* the thread that called next() last; 0: none yet */
     struct fb_figures figures;
 };

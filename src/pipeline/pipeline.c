@@ -308,7 +308,11 @@ unsigned fb_pipeline_close(struct fb_pipeline *pipeline)
     if (abandoned)
         fb_warn(&pipeline->log, "%u worker%s stuck in a read and left behind with %s memory",
                 abandoned, abandoned == 1 ? " is" : "s are", abandoned == 1 ? "its" : "their");
+    if (abandoned && pipeline->options.stuck)
+        pipeline->options.stuck(pipeline->options.owner);
     pthread_mutex_lock(&pipeline->lock);
+    abandoned = (unsigned)pipeline->missing; /* some may have come back meanwhile */
+    pipeline->deserted = abandoned > 0;
     fb_pipeline_unref_locked(pipeline);
     return abandoned;
 }

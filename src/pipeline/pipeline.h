@@ -35,6 +35,11 @@ struct fb_pipeline_options {
     uint64_t workers, prefetch;
     uint64_t slots_floor;     /* bytes of slots that are reserved at open and never given back */
     uint64_t epochs;          /* how many will be run, UINT64_MAX if not known */
+    /* (optional) Workers did not come back from the kernel: close calls `stuck`; when the last of
+     * them came back after all, it calls `left`, and nothing that was borrowed is used any more. */
+    void (*stuck)(void *owner);
+    void (*left)(void *owner);
+    void *owner;
 };
 
 struct fb_pipeline;
@@ -54,7 +59,8 @@ int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source 
 int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options *options,
                      forebay_error *error);
 /* Within a second; a worker stuck in the kernel is abandoned with its slot, and logged. Returns how
- * many: if any, what was borrowed must stay for ever. Batches the caller holds stay valid. */
+ * many: if any, what was borrowed must stay until options.left is called, which may be before this
+ * returns. Batches the caller holds stay valid. */
 unsigned fb_pipeline_close(struct fb_pipeline *pipeline);
 
 /* Waits at most `timeout_ns` (UINT64_MAX: for ever) and then says FOREBAY_TIMEOUT. */

@@ -113,6 +113,22 @@ static bool leaves_locked(const struct fb_worker *worker)
     return pipeline->stopping || worker->number >= pipeline->worker_target;
 }
 
+/* A worker that close did not wait for is back, and the last one tidies up. */
+static void come_back(struct fb_worker *worker)
+{
+    struct fb_pipeline *pipeline = worker->pipeline;
+    void (*left)(void *owner) = pipeline->options.left;
+    void *owner = pipeline->options.owner;
+    bool last;
+
+    free(worker);
+    pthread_mutex_lock(&pipeline->lock);
+    last = --pipeline->missing == 0 && pipeline->deserted;
+    fb_pipeline_unref_locked(pipeline);
+    if (last && left)
+        left(owner);
+}
+
 static void *worker_main(void *argument)
 {
     struct fb_worker *worker = argument;
@@ -134,11 +150,8 @@ static void *worker_main(void *argument)
     pthread_mutex_unlock(&pipeline->lock);
 
     fb_hands_release(&worker->hands, pipeline);
-    if (abandoned) { /* nobody joins it any more */
-        free(worker);
-        pthread_mutex_lock(&pipeline->lock);
-        fb_pipeline_unref_locked(pipeline);
-    }
+    if (abandoned) /* nobody joins it any more */
+        come_back(worker);
     return NULL;
 }
 
@@ -275,6 +288,7 @@ static void abandon_locked(struct fb_pipeline *pipeline, struct fb_worker *worke
     worker->abandoned = true;
     pipeline->references++;
     pipeline->abandoned++;
+    pipeline->missing++;
     pthread_detach(worker->thread);
 }
 

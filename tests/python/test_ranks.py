@@ -12,7 +12,8 @@ from known import bin_config
 SAMPLES = 103  # a prime: nothing divides it
 
 LAUNCHERS = {
-    "torchrun": {"RANK": "{r}", "WORLD_SIZE": "{w}", "LOCAL_RANK": "{r}", "LOCAL_WORLD_SIZE": "{w}"},
+    "torchrun": {"RANK": "{r}", "WORLD_SIZE": "{w}", "LOCAL_RANK": "{r}",
+                 "LOCAL_WORLD_SIZE": "{w}"},
     "slurm": {"SLURM_PROCID": "{r}", "SLURM_NTASKS": "{w}", "SLURM_STEP_NUM_TASKS": "{w}",
               "SLURM_LOCALID": "{r}", "SLURM_STEP_TASKS_PER_NODE": "{w}", "SLURM_JOB_ID": "7"},
     "openmpi": {"OMPI_COMM_WORLD_RANK": "{r}", "OMPI_COMM_WORLD_SIZE": "{w}",
@@ -30,6 +31,8 @@ def small(tmp_path_factory):
 
 
 def open_rank(folder, rank=0, world=1, order=None, **more):
+    budget = f"{4 * world}MiB" if world > 16 else "64MiB"  # each rank takes its part of it
+    more["memory"] = {"budget": budget, **more.get("memory", {})}
     config = bin_config(folder, order={"shuffle": True, "seed": 5, **(order or {})},
                         batch={"size": 4}, workers=1, **more)
     if world > 1:
