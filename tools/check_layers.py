@@ -12,7 +12,7 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', re.M)
 PUBLIC = "forebay.h"
 # What the clients may see beside the public header: folders of src/.
 CLIENTS = {
-    "cli": {"base", "memory", "config", "source", "cache", "device", "monitor", "plan", "tune", "report",
+    "cli": {"base", "decode", "memory", "config", "source", "cache", "device", "monitor", "plan", "tune", "report",
             "pack"},
     "python": set(),
     "examples": set(),
