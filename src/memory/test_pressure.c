@@ -36,6 +36,7 @@ static void put(const char *path, const char *text)
 static int set_up(void **state)
 {
     (void)state;
+    assert_int_equal(chdir(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp"), 0);
     snprintf(root, sizeof(root), "test_pressure.XXXXXX");
     return mkdtemp(root) ? 0 : 1;
 }

@@ -27,6 +27,7 @@ static struct fb_page page, seen;
 static int set_up(void **state)
 {
     (void)state;
+    assert_int_equal(chdir(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp"), 0);
     snprintf(folder, sizeof(folder), "test_page.XXXXXX");
     assert_non_null(mkdtemp(folder));
     setenv("FOREBAY_RUN_DIR", folder, 1);

@@ -135,6 +135,7 @@ static void each_death_is_said_once_and_removed_after_a_day(void **state)
     char command[128];
 
     (void)state;
+    assert_int_equal(chdir(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp"), 0);
     snprintf(folder, sizeof(folder), "test_death.XXXXXX");
     assert_non_null(mkdtemp(folder));
     setenv("FOREBAY_RUN_DIR", folder, 1);

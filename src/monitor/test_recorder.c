@@ -17,6 +17,7 @@ static char folder[64], path[128];
 static int set_up(void **state)
 {
     (void)state;
+    assert_int_equal(chdir(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp"), 0);
     snprintf(folder, sizeof(folder), "test_recorder.XXXXXX");
     assert_non_null(mkdtemp(folder));
     snprintf(path, sizeof(path), "%s/run.log", folder);

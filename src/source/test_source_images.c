@@ -250,6 +250,7 @@ static int set_up(void **state)
     char path[96];
 
     (void)state;
+    assert_int_equal(chdir(getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp"), 0);
     snprintf(folder, sizeof(folder), "test_images.XXXXXX");
     assert_non_null(mkdtemp(folder));
     for (size_t i = 0; i < 3; i++) {
