@@ -1,5 +1,7 @@
 #include "pack/pack.h"
 
+#include <glob.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -87,6 +89,20 @@ static int folder_make(const char *prefix, forebay_error *error)
     return fb_folder_make(folder, error);
 }
 
+/* What a run that was killed while it wrote the index left behind: path.tmp and its number. */
+static void forget_leftovers(const char *path)
+{
+    char pattern[PATH_MAX + 16];
+    glob_t found;
+
+    snprintf(pattern, sizeof(pattern), "%.*s.tmp*", PATH_MAX, path);
+    if (glob(pattern, GLOB_NOSORT, NULL, &found))
+        return;
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        unlink(found.gl_pathv[i]);
+    globfree(&found);
+}
+
 static void result_fill(struct fb_pack_result *result, const struct fb_pack_plan *plan,
                         uint64_t kept, uint64_t threads)
 {
@@ -98,6 +114,7 @@ static void result_fill(struct fb_pack_result *result, const struct fb_pack_plan
                                        .bytes = plan->bytes,
                                        .threads = threads };
     snprintf(result->index, sizeof(result->index), "%s.json", plan->prefix);
+    forget_leftovers(result->index);
 }
 
 static int write_all(struct fb_pack_result *result, struct fb_pack_plan *plan,

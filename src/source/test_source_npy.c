@@ -44,7 +44,8 @@ static void write_npy(const char *path, const char *descr, bool fortran, const c
     memset(header + 10 + length, ' ', sizeof(header) - 10 - (size_t)length);
     header[127] = '\n';
     fwrite(header, 128, 1, file);
-    fwrite(values, 1, bytes, file);
+    if (bytes)
+        fwrite(values, 1, bytes, file);
     fclose(file);
 }
 
