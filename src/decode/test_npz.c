@@ -31,7 +31,7 @@ static unsigned char content[BIG];
 static size_t put(unsigned char *to, size_t at, uint64_t value, unsigned bytes)
 {
     for (unsigned i = 0; i < bytes; i++)
-        to[at + i] = i < 8 ? (unsigned char)(value >> 8 * i) : 0;
+        to[at + i] = (unsigned char)(i < 8 ? value >> 8 * i : 0);
     return at + bytes;
 }
 
