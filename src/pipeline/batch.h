@@ -20,7 +20,7 @@
 struct fb_batch {
     forebay_batch shown; /* first: what the caller holds is a pointer to this */
     struct fb_pipeline *pipeline;
-    struct fb_batch *next; /* in the list of free slots */
+    struct fb_batch *next, *previous; /* in the list of free slots, or of those the caller holds */
 
     void *memory;
     uint64_t capacity; /* bytes asked for when it was mapped; fb_map_bytes of it are taken */

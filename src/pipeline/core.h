@@ -60,6 +60,7 @@ struct fb_figures {
 };
 
 struct fb_pipeline {
+    struct fb_pipeline *next; /* of the process, guarded by fork.c */
     /* Constant after open: */
     struct fb_pipeline_options options;
     struct fb_log log;
@@ -74,7 +75,6 @@ struct fb_pipeline {
     uint64_t errors_max;
     int nice;
     pid_t pid;
-    uint64_t opened_ns;
 
     pthread_mutex_t lock;
     pthread_cond_t work;  /* there may be something to do for a worker */
@@ -82,7 +82,8 @@ struct fb_pipeline {
 
     /* Guarded by lock: */
     unsigned references; /* the owner, each batch the caller holds, each abandoned worker */
-    bool stopping;
+    bool started, stopping;
+    uint64_t opened_ns; /* when it was started */
     struct fb_batch *ring[FB_PREFETCH_MAX];
     uint64_t head, tail;
     uint64_t generation; /* raised by a seek: what was opened before it is void */
@@ -95,6 +96,7 @@ struct fb_pipeline {
     struct fb_batch *free;
     uint64_t slots_paid, slots_mapped;
     uint64_t held, held_bytes;
+    struct fb_batch *held_first;
     uint64_t held_most; /* since prefetch was set: so many slots are kept beside it */
 
     struct fb_worker *workers[FB_WORKERS_MAX];
@@ -129,6 +131,12 @@ uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep);
 void fb_slots_destroy_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
 
 /* ---- work.c ---- */
+/* fork.c: the pipelines of the process, and the batches that a fork takes along. */
+void fb_fork_add(struct fb_pipeline *pipeline);
+void fb_fork_remove(struct fb_pipeline *pipeline);
+void fb_held_add_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
+void fb_held_remove_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
+
 /* Do one piece of work if there is any. The lock is dropped meanwhile. */
 bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands);
 /* Make a batch that was begun, here and now and outside the ring. False: it cannot be had. */

@@ -12,6 +12,7 @@ static void destroy(struct fb_pipeline *pipeline)
     struct fb_budget *budget = pipeline->options.budget;
     uint64_t fields = pipeline->collation.field_count;
 
+    fb_fork_remove(pipeline);
     fb_budget_refund(budget, FB_STAGE_SLOTS, pipeline->slots_paid);
     fb_block_free(budget, FB_STAGE_OTHER, pipeline->measures, fields, sizeof(struct fb_measure));
     fb_block_free(budget, FB_STAGE_OTHER, pipeline->fixed_measures, fields,
@@ -47,9 +48,8 @@ void fb_pipeline_batch_release(forebay_batch *shown)
         return;
     if (pipeline->upload)
         fb_upload_take_back(pipeline, batch);
-    else
-        fb_map_inherit(batch->memory, batch->capacity, false);
     pthread_mutex_lock(&pipeline->lock);
+    fb_held_remove_locked(pipeline, batch);
     pipeline->held--;
     pipeline->held_bytes -= batch->bytes;
     fb_slots_give_back_locked(pipeline, batch);
@@ -185,11 +185,11 @@ static int pop_locked(struct fb_pipeline *pipeline, struct fb_batch **out, foreb
     return status;
 }
 
-static void hand_out_locked(struct fb_pipeline *pipeline, const struct fb_batch *batch,
-                            uint64_t began_ns)
+static void hand_out_locked(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t began_ns)
 {
     uint64_t now = fb_now_ns();
 
+    fb_held_add_locked(pipeline, batch);
     if (!pipeline->held || !pipeline->caller)
         pipeline->caller = gettid();
     pipeline->held++;
@@ -253,11 +253,9 @@ int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t
     pthread_mutex_unlock(&pipeline->lock);
     if (status)
         return status;
-    if (!pipeline->upload)
-        fb_map_inherit(batch->memory, batch->capacity, true);
-    else if ((status = fb_upload_hand_out(pipeline, batch, error)) != FOREBAY_OK)
+    if (pipeline->upload && (status = fb_upload_hand_out(pipeline, batch, error)) != FOREBAY_OK)
         fb_pipeline_batch_release(&batch->shown);
-    if (!status)
+    else
         *out = &batch->shown;
     return status;
 }
