@@ -236,8 +236,11 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
         (status = open_cache(loader, &plan, error)))
         return status;
     say_host(loader);
-    status = open_pipeline(loader, &plan, error);
-    return status ? status : start_governor(loader, error);
+    if ((status = open_pipeline(loader, &plan, error)) ||
+        (status = start_governor(loader, error)))
+        return status;
+    fb_pipeline_start(loader->pipeline);
+    return FOREBAY_OK;
 }
 
 /* The caller's log and its data are the caller's again after close. */

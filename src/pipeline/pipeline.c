@@ -132,6 +132,7 @@ static void constants_init(struct fb_pipeline *pipeline, const struct fb_pipelin
                           !options->source->sliced && !config->order_weights;
     pipeline->nice = (int)config->cpu_nice.value;
     pipeline->pid = getpid();
+    pipeline->opened_ns = fb_now_ns();
     pipeline->fetcher = (struct fb_fetcher){ .source = options->source,
                                              .order = options->order,
                                              .cache = options->cache,
@@ -208,7 +209,6 @@ static int workers_init(struct fb_pipeline *pipeline, forebay_error *error)
     uint64_t wanted = fb_min(pipeline->options.workers, FB_WORKERS_MAX), started;
     int status;
 
-    pipeline->opened_ns = fb_now_ns();
     if (wanted == 0) {
         status = fb_hands_init(&pipeline->own, pipeline, error);
         pipeline->has_own = status == FOREBAY_OK;
@@ -243,6 +243,7 @@ int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options 
     constants_init(pipeline, options);
     fb_budget_share(options->budget);
     sync_init(pipeline);
+    fb_fork_add(pipeline);
     status = parts_init(pipeline, error);
     if (!status) {
         struct fb_walk begin = fb_walk_begin(pipeline, fb_order_begin(options->order, 0));
@@ -266,6 +267,15 @@ int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options 
     }
     *out = pipeline;
     return FOREBAY_OK;
+}
+
+void fb_pipeline_start(struct fb_pipeline *pipeline)
+{
+    pthread_mutex_lock(&pipeline->lock);
+    pipeline->opened_ns = fb_now_ns();
+    pipeline->started = true;
+    pthread_cond_broadcast(&pipeline->work);
+    pthread_mutex_unlock(&pipeline->lock);
 }
 
 static void drop_batches_locked(struct fb_pipeline *pipeline)

@@ -44,6 +44,8 @@ struct fb_pipeline_options {
 
 struct fb_pipeline;
 
+#define FB_RUN_BYTES ((uint64_t)256 * 1024) /* small samples are taken in runs of about this */
+
 /* What one batch takes in memory, and what a worker does: the formulas of plan and run. */
 struct fb_pipeline_needs {
     uint64_t slot;       /* the largest batch with its header; 0 if not known before it comes */
@@ -58,6 +60,9 @@ int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source 
 
 int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options *options,
                      forebay_error *error);
+/* The workers, who waited till now, begin. Whatever else takes a processor at open comes before:
+ * from here on the caller waits for the first batch. */
+void fb_pipeline_start(struct fb_pipeline *pipeline);
 /* Within a second; a worker stuck in the kernel is abandoned with its slot, and logged. Returns how
  * many: if any, what was borrowed must stay until options.left is called, which may be before this
  * returns. Batches the caller holds stay valid. */

@@ -74,8 +74,13 @@ static inline void bench_make(struct bench *bench)
 
 static inline int bench_open(struct bench *bench, forebay_error *error)
 {
+    int status;
+
     bench_make(bench);
-    return fb_pipeline_open(&bench->pipeline, &bench->options, error);
+    status = fb_pipeline_open(&bench->pipeline, &bench->options, error);
+    if (!status)
+        fb_pipeline_start(bench->pipeline);
+    return status;
 }
 
 static inline void bench_close(struct bench *bench)

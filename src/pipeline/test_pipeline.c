@@ -141,6 +141,7 @@ static uint64_t run_finished(uint64_t workers, bool cached)
     if (cached)
         cache_open(&bench);
     assert_int_equal(fb_pipeline_open(&bench.pipeline, &bench.options, NULL), 0);
+    fb_pipeline_start(bench.pipeline);
     for (int epoch = 0; epoch < 2; epoch++)
         while (fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, NULL) == FOREBAY_OK) {
             const int64_t *index = field(batch, "index")->data;

@@ -7,8 +7,6 @@
 #include "pipeline/device_cache.h"
 #include "pipeline/stand_in.h"
 
-#define RUN_BYTES ((uint64_t)256 * 1024) /* small samples are taken in runs of about this */
-
 struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at)
 {
     struct fb_walk walk = { .at = at };
@@ -111,7 +109,7 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
     fb_upload_find(pipeline, batch);
     if (!pipeline->collation.fixed)
         for_items(pipeline, hands, batch, true);
-    batch->run = fb_max(1, RUN_BYTES / fb_max(1, *bytes / batch->count));
+    batch->run = fb_max(1, FB_RUN_BYTES / fb_max(1, *bytes / batch->count));
     return true;
 }
 
@@ -373,7 +371,7 @@ bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
 {
     if (fb_upload_step_locked(pipeline, false)) /* what is ready first: it takes a moment only */
         return true;
-    if (pipeline->running >= pipeline->cpu_share)
+    if (!pipeline->started || pipeline->running >= pipeline->cpu_share)
         return false;
     for (uint64_t place = pipeline->head; place < pipeline->tail; place++) {
         struct fb_batch *batch = *fb_ring_at(pipeline, place);
