@@ -23,6 +23,7 @@
 #define WINDOW_MOST_NS (5 * SECOND)
 #define WAIT_SHARE 0.05        /* of the trainer's time: more is worth a trial */
 #define CALM_SHARE 0.01
+#define IDLE_SHARE 0.1         /* of the workers' time: less is no lack of batches */
 #define CALM_WINDOWS 10
 #define HELPED 1.03            /* a trial that gains less is taken back */
 #define REST_NS (10 * SECOND)  /* after a trial that did not help; doubles each time */
@@ -278,7 +279,8 @@ static bool affords(const struct fb_view *now, uint64_t bytes)
     return bytes <= could && (now->left == FB_UNKNOWN || now->left > 2 * margin(now) + bytes);
 }
 
-/* What could help a trainer that waits: workers if all are busy, else more batches to work on. */
+/* What could help a trainer that waits: workers if all are busy, else more batches to work on.
+ * Batches in flight do not help workers that are never idle. */
 static enum fb_action choose_step(const struct fb_view *now, const struct window *window)
 {
     uint64_t most = now->cpus * WORKERS_PER_CPU;
@@ -289,7 +291,9 @@ static enum fb_action choose_step(const struct fb_view *now, const struct window
 
     if (window->idle > 0.5)
         return batches ? FB_ACT_PREFETCH : FB_ACT_NONE;
-    return workers ? FB_ACT_WORKERS : batches ? FB_ACT_PREFETCH : FB_ACT_NONE;
+    if (workers)
+        return FB_ACT_WORKERS;
+    return batches && window->idle > IDLE_SHARE ? FB_ACT_PREFETCH : FB_ACT_NONE;
 }
 
 static struct fb_decision try_step(const struct fb_view *now, struct fb_past *past,

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "pipeline/pipeline.h"
 
 #define PREFETCH_AUTO_MAX 16 /* more batches in flight than this help nobody; see docs/memory.md */
+#define PREFETCH_AUTO_BYTES (16 * FB_MIB) /* half of a usual last-level cache */
 
 uint64_t fb_plan_floor(const struct fb_plan_needs *needs)
 {
@@ -51,13 +53,24 @@ static uint64_t copied_ahead(const struct fb_config *config)
                : 0;
 }
 
-/* Enough that every worker has a batch of its own and one is ready, within a quarter of what is
- * left: what goes beyond the knee serves better as cache. */
-static uint64_t prefetch_auto(uint64_t left, uint64_t slot, uint64_t workers, uint64_t ahead)
+/* The knee: enough batches that every worker has something to do, and one that is ready. Workers
+ * share a batch that has enough samples and bytes. */
+static uint64_t knee(const struct fb_config *config, uint64_t slot, uint64_t workers)
 {
-    uint64_t knee = fb_min(workers + 1 + ahead, PREFETCH_AUTO_MAX);
+    uint64_t share = fb_max(1, fb_min(config->batch_size.value, slot / FB_RUN_BYTES));
 
-    return fb_max(knee, fb_min(slot ? left / 4 / slot : 4, PREFETCH_AUTO_MAX));
+    return (workers + share - 1) / share + 1 + copied_ahead(config);
+}
+
+/* Small batches may be more than the knee, since a hand-over costs as much as they do. Of large ones
+ * each further slot only pushes the others out of the processor's cache, and serves better as our
+ * own cache: docs/memory.md. */
+static uint64_t prefetch_auto(const struct fb_config *config, uint64_t left, uint64_t slot,
+                              uint64_t workers)
+{
+    uint64_t room = fb_min(left / 4, PREFETCH_AUTO_BYTES);
+
+    return fb_min(fb_max(knee(config, slot, workers), slot ? room / slot : 4), PREFETCH_AUTO_MAX);
 }
 
 /* A cache of a size the user named is part of the budget, and comes before what is only nice to
@@ -102,8 +115,8 @@ int fb_plan(struct fb_plan *out, const struct fb_plan_needs *needs, const struct
     if (status)
         return status;
     plan.workers = workers ? 1 + take(&left, needs->per_worker, workers - 1) : 0;
-    plan.prefetch = wanted(&config->prefetch, prefetch_auto(left, needs->slot, plan.workers,
-                                                            copied_ahead(config)));
+    plan.prefetch = wanted(&config->prefetch,
+                           prefetch_auto(config, left, needs->slot, plan.workers));
     /* What the caller holds and what is in flight, beyond the floor, comes before the cache. */
     batches = plan.prefetch + FB_HELD_NORMAL;
     if (batches > slots)

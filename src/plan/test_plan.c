@@ -76,7 +76,7 @@ static const struct row {
       "auto", "auto", 3 * (SLOT - HEADER), 4, 5, 7 },
     { "no cache larger than the data", FLOOR + 3 * WORKER + 20 * FB_GIB, "auto", "1", "auto",
       3 * (SLOT - HEADER), 4, 1, 10 * FB_GIB },
-    { "off means none", FLOOR + 20 * FB_GIB, "auto", "auto", "off", 3 * (SLOT - HEADER), 4, 16, 0 },
+    { "off means none", FLOOR + 20 * FB_GIB, "auto", "auto", "off", 3 * (SLOT - HEADER), 4, 5, 0 },
     { "a named cache comes before more workers and batches", FLOOR + 300 * FB_MIB, "auto", "auto",
       "300MiB", 3 * (SLOT - HEADER), 1, 2, 300 * FB_MIB },
     { "a named prefetch is taken at its word", FLOOR, "1", "40", "off", 3 * (SLOT - HEADER), 1, 40,
@@ -101,6 +101,33 @@ static void every_budget_is_divided_as_the_table_says(void **state)
         assert_int_equal(plan.prefetch, row->got_prefetch);
         assert_int_equal(plan.cache, row->got_cache);
     }
+}
+
+static uint64_t prefetch_of(uint64_t slot, const char *batch_size)
+{
+    struct fb_plan_needs needs = usual;
+    char text[64];
+    const char *settings[] = { "source.kind=bin", "source.path=x", "memory.cache=off", text };
+    struct fb_config config;
+    struct fb_plan plan;
+
+    needs.slot = slot;
+    needs.slot_header = 0;
+    snprintf(text, sizeof(text), "batch.size=%s", batch_size);
+    config_make(&config, settings, 4);
+    assert_int_equal(fb_plan(&plan, &needs, &config, 64 * FB_GIB, 4, NULL), 0);
+    fb_config_release(&config);
+    return plan.prefetch;
+}
+
+static void workers_share_a_large_batch_and_small_ones_may_be_many(void **state)
+{
+    (void)state;
+    assert_int_equal(prefetch_of(100 * FB_MIB, "1"), 5);  /* one for each of four, and one */
+    assert_int_equal(prefetch_of(100 * FB_MIB, "2"), 3);  /* two at each of two, and one */
+    assert_int_equal(prefetch_of(100 * FB_MIB, "16"), 2); /* all at one, and one */
+    assert_int_equal(prefetch_of(4 * FB_MIB, "1024"), 4); /* four of them stay in the cache */
+    assert_int_equal(prefetch_of(48 * FB_KIB, "512"), 16);
 }
 
 /* All that is promised at once must fit, whatever the numbers. */
@@ -176,6 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_budget_is_divided_as_the_table_says),
+        cmocka_unit_test(workers_share_a_large_batch_and_small_ones_may_be_many),
         cmocka_unit_test(no_division_promises_more_than_the_budget),
         cmocka_unit_test(what_cannot_hold_one_batch_is_an_error_with_the_numbers),
         cmocka_unit_test(a_cache_that_is_too_large_says_which_budget_would_do),
