@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """make bench: forebay beside the physical limit (and peers, where installed), in one run.
 
-    bench/run.py [WORKLOAD ...] [--rounds 5] [--program build/forebay] [--json FILE]
+    bench/run.py [WORKLOAD ...] [--rounds 5] [--program build/forebay] [--peers PYTHON] [--json FILE]
 
 By the rules of docs/benchmarks.md: contestants are interleaved, the consumer reads every batch, the
 median of the ratios and their spread are printed, and a bar is missed when the median misses it by
@@ -30,14 +30,14 @@ WORKLOADS = {
         "limit": ["read", "{dir}", ".bin"],
         "settings": {"source.kind": "bin", "source.path": "{dir}/*.bin", "batch.size": 16,
                      "memory.budget": "512MiB"},
-        "epochs": 6, "bar": 0.85, "first": 1.5,
+        "epochs": 40, "bar": 0.85, "first": 1.5,
     },
     "lidar15": {
         "generate": ["lidar", "--files", "64", "--bytes", "15MB"],
         "limit": ["read", "{dir}", ".bin"],
         "settings": {"source.kind": "bin", "source.path": "{dir}/*.bin", "source.sequence": 8,
                      "batch.size": 4, "order.drop_last": "true", "memory.budget": "3GiB"},
-        "epochs": 2, "bar": 0.85, "first": 3,
+        "epochs": 4, "bar": 0.85, "first": 3,
     },
     "frames": {
         "generate": ["frames", "--files", "60"],
@@ -46,7 +46,7 @@ WORKLOADS = {
                      "source.fields.sharp": "{dir}/*_sharp.npy",
                      "source.fields.voxel": "{dir}/*_voxel.npy", "batch.size": 1,
                      "memory.budget": "1GiB"},
-        "epochs": 2, "bar": 0.85, "first": 3,
+        "epochs": 4, "bar": 0.85, "first": 3,
     },
     "window": {
         "generate": ["windows", "--files", "200"],
@@ -54,14 +54,14 @@ WORKLOADS = {
         "settings": {"source.kind": "windows", "source.path": "{dir}/*.npy", "source.window": 64,
                      "source.stride": 20, "batch.size": 1024, "memory.budget": "1GiB",
                      "memory.cache": "600MiB"},
-        "epochs": 3, "bar": 0.7, "first": None,
+        "epochs": 8, "bar": 0.7, "first": None,
     },
     "table": {
         "generate": ["table", "--files", "8", "--bytes", "47MB"],
         "limit": ["gather", "2000000", "96"], "unit": "items",
         "settings": {"source.kind": "table", "source.path": "{dir}/data.csv", "source.as": "matrix",
                      "batch.size": 512, "memory.budget": "1GiB"},
-        "epochs": 3, "bar": 0.3, "first": None,
+        "epochs": 12, "bar": 0.3, "first": None,
     },
     "jpeg": {
         "generate": ["images", "--files", "2000"],
@@ -160,12 +160,13 @@ def run_forebay(args, workload, folder):
                 for part in ("--set", f"{key}={fill(value, folder)}")]
     result, cpu, disk = call([str(args.program), "run", *settings, "--set", f"workers={WORKERS}",
                               "--epochs", str(workload["epochs"]), "--json"])
-    last = result["epochs"][-1]
-    batches = result["batches"] / workload["epochs"]
+    steady = result["epochs"][1:]  # the first one faults the slots in and fills the cache
+    seconds = sum(epoch["seconds"] for epoch in steady)
+    share = len(steady) / workload["epochs"]
     return {
-        "rate": result["bytes"] / workload["epochs"] / last["seconds"],
-        "samples_per_s": last["samples"] / last["seconds"],
-        "first": result["first_batch_s"] / (last["seconds"] / batches),
+        "rate": result["bytes"] * share / seconds,
+        "samples_per_s": sum(epoch["samples"] for epoch in steady) / seconds,
+        "first": result["first_batch_s"] / (seconds / (result["batches"] * share)),
         "cpu_per_sample": cpu / result["samples"],
         "disk": disk,
         "peak_pss": result["memory"]["peak_pss_bytes"],
@@ -173,6 +174,20 @@ def run_forebay(args, workload, folder):
         "budget": result["memory"]["budget_bytes"],
         "checksum": result["checksum"],
     }
+
+
+def run_peers(args, name, folder):
+    """Samples a second of each peer; None where it is not installed."""
+    listed = json.loads(subprocess.run([args.peers, HERE / "peers.py", "--list"], check=True,
+                                       capture_output=True, text=True).stdout)
+    rates = {}
+    for peer in listed.get(name, ()):
+        done = subprocess.run([args.peers, HERE / "peers.py", name, peer, folder],
+                              capture_output=True, text=True)
+        rates[peer] = json.loads(done.stdout)["samples_per_s"] if done.returncode == 0 else None
+        if done.returncode not in (0, 3):
+            print(f"{name}: {peer} failed: {done.stderr.strip()[-300:]}", file=sys.stderr)
+    return rates
 
 
 def measure(args, name, workload):
@@ -189,6 +204,7 @@ def measure(args, name, workload):
         if in_items:
             ours["rate"] = ours["samples_per_s"]
         ours["ratio"] = ours["rate"] / ours["limit"]
+        ours["peers"] = run_peers(args, name, folder) if args.peers else {}
         rounds.append(ours)
         print(f"{name}: round {number + 1}/{args.rounds}: {ours['rate']:.4g} of "
               f"{ours['limit']:.4g} {'samples' if in_items else 'bytes'}/s", file=sys.stderr)
@@ -213,6 +229,8 @@ def verdict(name, workload, rounds):
         "budget_mib": rounds[0]["budget"] / 2**20,
         "same_checksum": len({r["checksum"] for r in rounds}) == 1,
     }
+    row["peers"] = {peer: statistics.median(r["peers"][peer] for r in rounds)
+                    if all(r["peers"][peer] for r in rounds) else None for peer in rounds[0]["peers"]}
     row["memory_reached"] = row["peak_pss_mib"] <= row["budget_mib"] + 16
     return row
 
@@ -228,6 +246,8 @@ def main():
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(
         os.environ.get("FOREBAY_BENCH_DATA", pathlib.Path.home() / ".cache" / "forebay-bench")))
     parser.add_argument("--json", type=pathlib.Path, help="write the table as JSON too")
+    parser.add_argument("--peers", metavar="PYTHON", default=sys.executable,
+                        help="the interpreter that has the peers (bench/peers.py); '' leaves them out")
     args = parser.parse_args()
     for name in args.workloads:
         if name not in WORKLOADS:
@@ -247,6 +267,10 @@ def main():
               f"{r['cpu_ms_per_sample']:6.3f}  {r['disk_mb']:7.0f}  "
               f"{r['peak_pss_mib']:7.0f} / {r['budget_mib']:.0f}"
               f"{'' if r['memory_reached'] else '  OVER'}")
+    for r in rows:
+        for peer, rate in r["peers"].items():
+            print(f"{r['workload']:9} {peer}: " + (f"{rate:.4g} samples/s, forebay is {r['samples_per_s'] / rate:.1f} "
+                                                   "times as fast" if rate else "not installed"))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
 
