@@ -22,6 +22,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 WORKERS = 2
+DATA = pathlib.Path(os.environ.get("FOREBAY_BENCH_DATA",
+                                   pathlib.Path.home() / ".cache" / "forebay-bench"))
 
 # name -> what to generate, the limit that stands for 1.0, the settings, the bars of the issue.
 WORKLOADS = {
@@ -243,8 +245,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--program", type=pathlib.Path,
                         default=HERE.parent / "build" / "forebay")
-    parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(
-        os.environ.get("FOREBAY_BENCH_DATA", pathlib.Path.home() / ".cache" / "forebay-bench")))
+    parser.add_argument("--data", type=pathlib.Path, default=DATA)
     parser.add_argument("--json", type=pathlib.Path, help="write the table as JSON too")
     parser.add_argument("--peers", metavar="PYTHON", default=sys.executable,
                         help="the interpreter that has the peers (bench/peers.py); '' leaves them out")
