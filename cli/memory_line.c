@@ -6,23 +6,9 @@
 #include "base/size.h"
 #include "memory/host.h"
 
-/* Resident bytes of this process, FB_UNKNOWN if /proc does not say. */
-static uint64_t resident_bytes(void)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    unsigned long long size, resident;
-    int read;
-
-    if (!file)
-        return FB_UNKNOWN;
-    read = fscanf(file, "%llu %llu", &size, &resident);
-    fclose(file);
-    return read == 2 ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : FB_UNKNOWN;
-}
-
 static void process_text(char *text, size_t size, uint64_t total)
 {
-    uint64_t resident = resident_bytes();
+    uint64_t resident = fb_host_resident_bytes();
 
     if (resident == FB_UNKNOWN || total == FB_UNKNOWN || !total)
         snprintf(text, size, "n/a");

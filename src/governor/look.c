@@ -20,19 +20,6 @@ uint64_t fb_wall_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-static uint64_t resident_bytes(void)
-{
-    FILE *file = fopen("/proc/self/statm", "re");
-    unsigned long long size, resident;
-    int read;
-
-    if (!file)
-        return FB_UNKNOWN;
-    read = fscanf(file, "%llu %llu", &size, &resident);
-    fclose(file);
-    return read == 2 ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : FB_UNKNOWN;
-}
-
 void fb_look_begin(struct fb_look *look, const struct fb_governor_options *options)
 {
     struct fb_page *page = &look->page;
@@ -164,7 +151,7 @@ void fb_look_take(struct fb_look *look, const struct fb_governor_options *option
     if (!look->slow_ns || now_ns - look->slow_ns >= SLOW_NS) {
         fb_host_groups_find(&look->groups, "");
         fb_host_pressure_read(&look->pressure, "");
-        page->resident = resident_bytes();
+        page->resident = fb_host_resident_bytes();
         page->host_kills = fb_host_kills("");
         look->slow_ns = now_ns;
     }

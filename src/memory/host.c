@@ -195,6 +195,19 @@ void fb_host_memory_read_in(struct fb_host_memory *memory, const struct fb_host_
     memory->left_bytes = fb_min(memory->available_bytes, level_left(&tightest));
 }
 
+uint64_t fb_host_resident_bytes(void)
+{
+    FILE *file = fopen("/proc/self/statm", "re");
+    unsigned long long size, resident;
+    int read;
+
+    if (!file)
+        return FB_UNKNOWN;
+    read = fscanf(file, "%llu %llu", &size, &resident);
+    fclose(file);
+    return read == 2 ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : FB_UNKNOWN;
+}
+
 uint64_t fb_host_pss_anon_bytes(void)
 {
     uint64_t kib;
