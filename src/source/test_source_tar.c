@@ -112,20 +112,25 @@ static void samples_are_members_of_one_key(void **state)
 
 static void what_cannot_be_read_says_why_with_key_and_extension(void **state)
 {
+    unsigned char *sparse;
+
     (void)state;
     archive_add(&archive, "a.cls", '0', "1", 1);
     archive_add(&archive, "a.txt", '0', "x", 1);
     archive_add(&archive, "b.cls", '0', "one", 3);
-    archive_add(&archive, "b.txt", 'S', NULL, 0);
+    sparse = archive_add(&archive, "b.txt", 'S', NULL, 0);
+    memcpy(sparse + 386, "x", 1);
+    memcpy(sparse + 483, "00000000010", 11);
+    archive_seal(sparse);
     archive_add(&archive, "c.txt", '0', "x", 1);
     archive_add(&archive, "d.cls", '0', "1", 1);
     archive_add(&archive, "d.txt", '0', "x", 1);
     archive_add(&archive, "d.txt", '0', "y", 1);
     archive_end(&archive);
     assert_int_equal(open_it(), 0);
-    assert_int_equal(source->broken_count, 3);
+    assert_int_equal(source->broken_count, 2);
     assert_non_null(strstr(loaded(1, 0), "sample 'b', .cls': 'one' is no whole number"));
-    assert_non_null(strstr(loaded(1, 1), "sample 'b', .txt': it is a sparse file"));
+    assert_non_null(strstr(loaded(1, 1), "sample 'b', .txt': tar: byte 3072: the map of a sparse"));
     assert_non_null(strstr(loaded(2, 0), "sample 'c', .cls': its sample does not have it"));
     assert_non_null(strstr(loaded(3, 1), "sample 'd', .txt': its sample has it twice"));
     assert_string_equal(loaded(0, 1), "x");
