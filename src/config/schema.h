@@ -24,6 +24,8 @@
       "npy, windows: several fields, each with its glob, joined by file stem.") \
     X(COUNT, source_columns, "source.columns", "4", 0, "", "bin, flat windows: numbers in a row.") \
     X(DTYPE, source_dtype, "source.dtype", "f32", 0, "", "bin, flat windows: what the numbers are.") \
+    X(CHOICE, source_access, "source.access", "auto", 0, "auto|random|sequential", \
+      "tar: each member by itself; or shards from front to back, mixed in a window. auto: if packed.") \
     X(COUNT, source_sequence, "source.sequence", "1", 0, "", \
       "bin: a sample is this many consecutive files of one folder.") \
     X(COUNT, source_stride, "source.stride", "1", 0, "", \
@@ -72,7 +74,7 @@
     X(COUNT, source_max_pixels, "source.max_pixels", "100000000", 0, "", \
       "images: a larger one is taken to be broken.") \
     X(SIZE, source_decode_memory, "source.decode_memory", "auto", 0, "auto", \
-      "images: what a worker may take to decode one; auto: 1/32 of the budget, 8 to 64 MiB.") \
+      "images: what decoding one may take; tar: a zstd window. auto: 1/32 of the budget, 8 to 64 MiB.") \
     X(BOOL, order_shuffle, "order.shuffle", "true", 0, "", "A new order each epoch.") \
     X(COUNT, order_seed, "order.seed", "0", 0, "", "Same seed, same batches.") \
     X(CHOICE, order_group, "order.group", "none", 0, "none|sequence|block", \
@@ -80,7 +82,7 @@
     X(COUNT, order_block, "order.block", "auto", 0, "auto", \
       "group block: samples in a block; auto takes what is about 1 MiB.") \
     X(COUNT, order_window, "order.window", "auto", 0, "auto", \
-      "group block: blocks that are mixed; auto takes what a quarter of the budget holds.") \
+      "Blocks (access sequential: samples) that are mixed; auto: what part of the budget holds.") \
     X(CHOICE, order_sticky, "order.sticky", "none", 0, "none|node|rank", \
       "Keep each sample on its node or rank in all epochs.") \
     X(BOOL, order_drop_last, "order.drop_last", "false", 0, "", \

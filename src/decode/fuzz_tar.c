@@ -1,4 +1,5 @@
-/* Any bytes as a tar archive: no member reaches outside of it, and the walk ends. */
+/* Any bytes as a tar archive: no member reaches outside of it, sparse ones are read within it, and the
+ * walk ends. */
 #include <string.h>
 
 #include "decode/tar.h"
@@ -8,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static int read_memory(void *data, void *into, uint64_t bytes, uint64_t offset, forebay_error *e)
 {
     (void)e;
-    memcpy(into, (const uint8_t *)data + offset, bytes);
+    memcpy(into, (const uint8_t *)data + offset, bytes); /* fb_input_read has looked */
     return FOREBAY_OK;
 }
 
@@ -23,6 +24,18 @@ static void mend(uint8_t *header)
     for (int i = 0; i < 6; i++)
         header[148 + i] = (uint8_t)('0' + (sum >> (15 - 3 * i) & 7));
     header[154] = '\0';
+}
+
+/* Its beginning and its end. */
+static void read_holes(const struct fb_input *input, const struct fb_tar_member *member)
+{
+    char bytes[700];
+    uint64_t step = member->bytes < sizeof(bytes) ? member->bytes : sizeof(bytes);
+
+    if (member->sparse != FB_TAR_HOLES_GNU && member->sparse != FB_TAR_HOLES_PAX)
+        return;
+    fb_tar_read_sparse(input, member, bytes, step, 0, NULL);
+    fb_tar_read_sparse(input, member, bytes, step, member->bytes - step, NULL);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -48,9 +61,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         if (end)
             break;
-        if (member.data + member.bytes > input.bytes || member.data % FB_TAR_BLOCK ||
+        if (member.data + member.stored > input.bytes || member.data % FB_TAR_BLOCK ||
             !memchr(member.name, '\0', sizeof(member.name)))
             __builtin_trap();
+        read_holes(&input, &member);
         if (fb_tar_split(member.name, &key, extension, sizeof(extension)) &&
             (key >= strlen(member.name) || !extension[0]))
             __builtin_trap();

@@ -6,7 +6,7 @@
 
 /* Where things stand in a header. */
 enum { SIZE_AT = 124, CHECKSUM_AT = 148, TYPE_AT = 156, MAGIC_AT = 257, PREFIX_AT = 345 };
-enum { SPARSE_MORE_AT = 482, SPARSE_NEXT_MORE_AT = 504 };
+enum { SPARSE_MORE_AT = 482, SPARSE_SIZE_AT = 483, SPARSE_NEXT_MORE_AT = 504 };
 #define NAME_SIZE 100u
 #define PREFIX_SIZE 155u
 
@@ -16,8 +16,8 @@ enum { SPARSE_MORE_AT = 482, SPARSE_NEXT_MORE_AT = 504 };
 
 /* What extended headers say of the member behind them. */
 struct extras {
-    bool has_name, has_size, sparse;
-    uint64_t size;
+    bool has_name, has_size, has_real, sparse;
+    uint64_t size, real, major;
 };
 
 void fb_tar_init(struct fb_tar *tar, const struct fb_input *input)
@@ -31,7 +31,7 @@ static int fail_at(const struct fb_tar *tar, const char *what, forebay_error *er
 }
 
 /* Octal digits among spaces and NULs, or a number of 8 bits a byte behind 0x80. */
-static bool parse_number(const unsigned char *field, unsigned size, uint64_t *value)
+bool fb_tar_number(const unsigned char *field, unsigned size, uint64_t *value)
 {
     unsigned i = 0;
 
@@ -71,7 +71,7 @@ static bool checksum_is_right(const unsigned char *block)
         plain += block[i];
         with_sign += (signed char)block[i];
     }
-    return parse_number(block + CHECKSUM_AT, 8, &wanted) &&
+    return fb_tar_number(block + CHECKSUM_AT, 8, &wanted) &&
            (wanted == plain || (int64_t)wanted == with_sign);
 }
 
@@ -165,29 +165,47 @@ static int take_long_name(const struct fb_tar *tar, struct fb_tar_member *member
 
 /* ---- pax: records of "length key=value\n" ---- */
 
+static bool is_key(const char *key, size_t key_bytes, const char *wanted)
+{
+    return key_bytes == strlen(wanted) && memcmp(key, wanted, key_bytes) == 0;
+}
+
+static int take_decimal(const struct fb_tar *tar, const char *value, uint64_t value_bytes,
+                        uint64_t *number, forebay_error *error)
+{
+    *number = 0;
+    for (uint64_t i = 0; i < value_bytes; i++) {
+        if (value[i] < '0' || value[i] > '9' || *number > UINT64_MAX / 16)
+            return fail_at(tar, "a pax size that is no number", error);
+        *number = *number * 10 + (uint64_t)(value[i] - '0');
+    }
+    return FOREBAY_OK;
+}
+
 static int take_record(const struct fb_tar *tar, struct fb_tar_member *member,
                        struct extras *extras, const char *key, size_t key_bytes, const char *value,
                        uint64_t value_bytes, forebay_error *error)
 {
     static const char sparse[] = "GNU.sparse.";
-    bool sparse_name = key_bytes == 15 && memcmp(key, "GNU.sparse.name", 15) == 0;
+    uint64_t *number = NULL;
 
     if (key_bytes >= sizeof(sparse) - 1 && memcmp(key, sparse, sizeof(sparse) - 1) == 0)
         extras->sparse = true;
-    if (sparse_name || (key_bytes == 4 && memcmp(key, "path", 4) == 0 && !extras->sparse)) {
+    if (is_key(key, key_bytes, "GNU.sparse.name") ||
+        (is_key(key, key_bytes, "path") && !extras->sparse)) {
         extras->has_name = true;
         return set_name(tar, member, value, value_bytes, error);
     }
-    if (key_bytes == 4 && memcmp(key, "size", 4) == 0) {
-        extras->size = 0;
+    if (is_key(key, key_bytes, "size")) {
         extras->has_size = true;
-        for (uint64_t i = 0; i < value_bytes; i++) {
-            if (value[i] < '0' || value[i] > '9' || extras->size > UINT64_MAX / 16)
-                return fail_at(tar, "a pax size that is no number", error);
-            extras->size = extras->size * 10 + (uint64_t)(value[i] - '0');
-        }
+        number = &extras->size;
+    } else if (is_key(key, key_bytes, "GNU.sparse.realsize")) {
+        extras->has_real = true;
+        number = &extras->real;
+    } else if (is_key(key, key_bytes, "GNU.sparse.major")) {
+        number = &extras->major;
     }
-    return FOREBAY_OK;
+    return number ? take_decimal(tar, value, value_bytes, number, error) : FOREBAY_OK;
 }
 
 /* One record of at most `left` bytes at `at`; *bytes is how long it is. */
@@ -255,6 +273,24 @@ static int skip_sparse_map(struct fb_tar *tar, uint64_t *data, forebay_error *er
     return FOREBAY_OK;
 }
 
+/* Where its holes are, and how long it is with them. */
+static int take_sparse(struct fb_tar *tar, struct fb_tar_member *member,
+                       const struct extras *extras, char type, forebay_error *error)
+{
+    if (type == 'S') {
+        member->sparse = FB_TAR_HOLES_GNU;
+        if (!fb_tar_number(tar->block + SPARSE_SIZE_AT, 12, &member->bytes))
+            return fail_at(tar, "a size that is no number", error);
+        return skip_sparse_map(tar, &member->data, error);
+    }
+    member->sparse = !extras->sparse                            ? FB_TAR_WHOLE
+                     : extras->major == 1 && extras->has_real ? FB_TAR_HOLES_PAX
+                                                                : FB_TAR_HOLES_OTHER;
+    if (member->sparse == FB_TAR_HOLES_PAX)
+        member->bytes = extras->real;
+    return FOREBAY_OK;
+}
+
 static int take_member(struct fb_tar *tar, struct fb_tar_member *member,
                        const struct extras *extras, char type, uint64_t size, forebay_error *error)
 {
@@ -266,7 +302,6 @@ static int take_member(struct fb_tar *tar, struct fb_tar_member *member,
     length = strlen(member->name);
     member->header = tar->at;
     member->data = tar->at + FB_TAR_BLOCK;
-    member->sparse = extras->sparse || type == 'S';
     member->regular = strchr("07S", type) || type == '\0';
     if (type == '\0' && length && member->name[length - 1] == '/')
         member->regular = false; /* how v7 says that it is a folder */
@@ -275,8 +310,8 @@ static int take_member(struct fb_tar *tar, struct fb_tar_member *member,
     if (type >= '1' &&
         type <= '6') /* links, devices, folders, FIFOs have no data, whatever size says */
         size = 0;
-    member->bytes = size;
-    status = type == 'S' ? skip_sparse_map(tar, &member->data, error) : FOREBAY_OK;
+    member->bytes = member->stored = size;
+    status = take_sparse(tar, member, extras, type, error);
     return status ? status : measure(tar, member->data, size, &tar->at, error);
 }
 
@@ -284,6 +319,7 @@ int fb_tar_next(struct fb_tar *tar, struct fb_tar_member *member, bool *end, for
 {
     struct extras extras = { .has_name = false };
 
+    member->begin = tar->at;
     for (unsigned i = 0; i < EXTRAS_MAX; i++) {
         uint64_t size, next = 0;
         char type;
@@ -292,7 +328,7 @@ int fb_tar_next(struct fb_tar *tar, struct fb_tar_member *member, bool *end, for
         if (status || *end)
             return status;
         type = (char)tar->block[TYPE_AT];
-        if (!parse_number(tar->block + SIZE_AT, 12, &size))
+        if (!fb_tar_number(tar->block + SIZE_AT, 12, &size))
             return fail_at(tar, "a size that is no number", error);
         if (!memchr("xLgKX", type, 5))
             return take_member(tar, member, &extras, type, size, error);

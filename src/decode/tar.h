@@ -12,13 +12,23 @@
 #define FB_TAR_BLOCK 512u
 #define FB_TAR_NAME_BYTES 4096u /* with its NUL; longer names are refused */
 
+/* How a member with holes says where they are. */
+enum fb_tar_sparse {
+    FB_TAR_WHOLE,      /* it has none */
+    FB_TAR_HOLES_GNU,  /* in its header, and in blocks behind that */
+    FB_TAR_HOLES_PAX,  /* pax 1.0: in text before its data */
+    FB_TAR_HOLES_OTHER /* pax 0.0 and 0.1: not read here */
+};
+
 struct fb_tar_member {
     char name[FB_TAR_NAME_BYTES];
-    uint64_t header; /* where its own header lies; those that give it a long name stand before */
+    uint64_t begin;  /* the first header that is about it */
+    uint64_t header; /* its own; those that give it a long name stand before */
     uint64_t data;   /* where its bytes lie, a multiple of FB_TAR_BLOCK */
-    uint64_t bytes;
-    bool regular; /* else a folder, a link, a device */
-    bool sparse;  /* its bytes are not what they seem */
+    uint64_t stored; /* bytes in the archive */
+    uint64_t bytes;  /* it has: the same, but for its holes */
+    bool regular;    /* else a folder, a link, a device */
+    enum fb_tar_sparse sparse;
 };
 
 struct fb_tar {
@@ -30,6 +40,13 @@ struct fb_tar {
 void fb_tar_init(struct fb_tar *tar, const struct fb_input *input);
 /* The next member, or *end. After BAD_DATA there is no going on; `tar->at` is where it happened. */
 int fb_tar_next(struct fb_tar *tar, struct fb_tar_member *member, bool *end, forebay_error *error);
+
+/* `bytes` at `offset` of a member with holes, zeros where those are. Its map is read and checked
+ * each time: it is kept nowhere. */
+int fb_tar_read_sparse(const struct fb_input *archive, const struct fb_tar_member *member,
+                       void *into, uint64_t bytes, uint64_t offset, forebay_error *error);
+/* A number of a header: octal digits, or binary. */
+bool fb_tar_number(const unsigned char *field, unsigned size, uint64_t *value);
 
 /* WebDataset's way to see a name: the key is all up to the first dot behind the last slash, the
  * extension all behind it, in lower case. False if it is passed over: no dot, or a name that begins

@@ -24,6 +24,7 @@ enum fb_key_use {
     FB_KEY_SLICES,
     FB_KEY_DRAWS,
     FB_KEY_BUCKETS,
+    FB_KEY_STRETCHES,
 };
 static inline uint64_t fb_order_key(uint64_t seed, enum fb_key_use use, uint64_t epoch)
 {
@@ -155,6 +156,7 @@ struct fb_order {
     uint64_t *group_ends;    /* of the subset's entries, if there are both; else NULL */
     uint64_t group_count;
     struct fb_groups *groups;
+    uint64_t stretch; /* positions that are mixed behind the groups; 0 or 1: none */
     struct fb_blocks blocks;
     struct fb_draws draws;
     struct fb_buckets *buckets; /* NULL: none */

@@ -85,6 +85,41 @@ static void view_init(struct view *view, const struct fb_order *order, struct fb
     }
 }
 
+/* Groups are in order; positions are mixed with those of the same stretch. */
+static struct fb_permutation stretch_mix(const struct view *view, uint64_t position,
+                                         uint64_t *first)
+{
+    const struct fb_order *order = view->order;
+    uint64_t stretch = position / order->stretch;
+    uint64_t key = fb_order_key(order->seed, FB_KEY_STRETCHES, view->epoch);
+
+    *first = stretch * order->stretch;
+    return fb_permutation_make(fb_min(order->stretch, order->length - *first),
+                               fb_mix2(key, stretch));
+}
+
+static uint64_t groups_entry(const struct view *view, uint64_t position)
+{
+    if (view->order->stretch > 1) {
+        uint64_t first;
+        struct fb_permutation mix = stretch_mix(view, position, &first);
+
+        position = first + fb_permutation_apply(&mix, position - first);
+    }
+    return fb_groups_entry(view->order->groups, view->epoch, position);
+}
+
+static uint64_t groups_position(const struct view *view, uint64_t entry)
+{
+    uint64_t first, position = fb_groups_position(view->order->groups, view->epoch, entry);
+    struct fb_permutation mix;
+
+    if (view->order->stretch <= 1)
+        return position;
+    mix = stretch_mix(view, position, &first);
+    return first + fb_permutation_invert(&mix, position - first);
+}
+
 static uint64_t plain_entry_at(const struct view *view, uint64_t position)
 {
     switch (view->order->form) {
@@ -93,7 +128,7 @@ static uint64_t plain_entry_at(const struct view *view, uint64_t position)
     case FB_FORM_SHUFFLED:
         return fb_permutation_apply(&view->shuffled, position);
     case FB_FORM_GROUPS:
-        return fb_groups_entry(view->order->groups, view->epoch, position);
+        return groups_entry(view, position);
     case FB_FORM_BLOCKS:
         return fb_blocks_entry(&view->blocks, position);
     case FB_FORM_STICKY:
@@ -153,7 +188,7 @@ static uint64_t position_of(const struct view *view, uint64_t sample)
     case FB_FORM_SHUFFLED:
         return fb_permutation_invert(&view->shuffled, entry);
     case FB_FORM_GROUPS:
-        return fb_groups_position(order->groups, view->epoch, entry);
+        return groups_position(view, entry);
     case FB_FORM_BLOCKS:
         return fb_blocks_position(&view->blocks, entry);
     case FB_FORM_STICKY:

@@ -37,6 +37,7 @@ struct fb_order_options {
     int group;                     /* FB_GROUP_* */
     uint64_t group_count;          /* FB_GROUP_SEQUENCE: as in struct fb_source */
     const uint64_t *group_ends;    /* borrowed; must outlive the order */
+    uint64_t stretch;              /* FB_GROUP_SEQUENCE: then mix so many positions; 0: do not */
     uint64_t block, window;        /* FB_GROUP_BLOCK: samples in a block, blocks that are mixed */
     int sticky;                    /* FB_STICKY_* */
     int ends;                      /* FB_ENDS_* */

@@ -164,6 +164,9 @@ static int open_groups(struct fb_order *order, const struct fb_order_options *op
         ends = order->group_ends;
     }
     order->horizon = epochs - 1;
+    order->stretch = options->stretch;
+    if (order->stretch)
+        order->hash = fb_mix2(order->hash, order->stretch);
     for (uint64_t i = 0; i < order->group_count; i++)
         order->hash = fb_mix2(order->hash, ends[i]);
     return fb_groups_open(&order->groups, order->group_count, ends, order->seed, epochs,
@@ -221,6 +224,9 @@ static void describe(struct fb_order *order)
     if (order->form == FB_FORM_GROUPS)
         used +=
             snprintf(text + used, size - (size_t)used, ", %llu of them", (llu)order->group_count);
+    if (order->stretch)
+        used += snprintf(text + used, size - (size_t)used, ", mixed by %llu samples",
+                         (llu)order->stretch);
     if (order->subset.count)
         used += snprintf(text + used, size - (size_t)used, ", subset");
     if (order->buckets)

@@ -21,6 +21,7 @@ enum form {
     SEQUENTIAL,
     SHUFFLED,
     SEQUENCES,
+    STRETCHES,
     BLOCKS,
     STICKY_RANK,
     STICKY_NODE,
@@ -28,6 +29,7 @@ enum form {
     SUBSET,
     SUBSET_IN_ORDER,
     SUBSET_SEQUENCES,
+    SUBSET_STRETCHES,
     SUBSET_STICKY,
     SUBSET_BUCKETS,
     WEIGHTS,
@@ -107,8 +109,10 @@ static inline void setting_init(struct setting *setting, enum form form, uint64_
     setting->options.seed = 42;
     setting->options.shuffle = form != SEQUENTIAL && form != SUBSET_IN_ORDER;
     setting->options.ranks = (struct fb_ranks){ .world = 1, .local_world = 1, .nodes = 1 };
-    if (form == SEQUENCES || form == SUBSET_SEQUENCES) {
+    if (form == SEQUENCES || form == SUBSET_SEQUENCES || form == STRETCHES ||
+        form == SUBSET_STRETCHES) {
         setting->options.group = FB_GROUP_SEQUENCE;
+        setting->options.stretch = form == STRETCHES || form == SUBSET_STRETCHES ? 11 : 0;
         make_groups(setting, samples);
     }
     if (form == BLOCKS) {

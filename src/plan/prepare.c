@@ -46,6 +46,24 @@ static int resolve_group(const struct fb_config *config, const struct fb_source 
     return FB_GROUP_BLOCK;
 }
 
+/* A source that is read from front to back gets its groups one after the other, mixed as far as its
+ * memory goes, unless the user names another order. */
+static bool is_in_order(const struct fb_config *config, const struct fb_source *source)
+{
+    return source->stretch_samples && config->order_shuffle &&
+           !fb_config_is_set(config, "order.group") && config->order_sticky == FB_STICKY_NONE &&
+           !config->order_weights;
+}
+
+static void order_by_stretches(struct fb_order_options *options, const struct fb_source *source,
+                               const struct fb_log *log)
+{
+    options->group = FB_GROUP_SEQUENCE;
+    options->stretch = source->stretch_samples;
+    fb_say(log, "order: whole shards are shuffled, and %" PRIu64 " samples at a time inside of what "
+           "they make: shards are read from front to back", options->stretch);
+}
+
 static float length_of(const void *source, uint64_t sample)
 {
     return ((const struct fb_source *)source)->ops->length(source, sample);
@@ -101,6 +119,8 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
     options->window = config->order_window.is_auto
                           ? fb_max(1, now.limit / 4 / sample_bytes / options->block)
                           : fb_max(1, config->order_window.value);
+    if (is_in_order(config, source))
+        order_by_stretches(options, source, log);
     return FOREBAY_OK;
 }
 

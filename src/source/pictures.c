@@ -96,15 +96,21 @@ static int read_config(struct fb_pictures *pictures, const struct fb_config *con
     return FOREBAY_OK;
 }
 
+uint64_t fb_decode_memory(const struct fb_config *config, struct fb_budget *shared)
+{
+    struct fb_budget_report budget;
+
+    if (config->source_decode_memory.mode != FB_SIZE_AUTO)
+        return config->source_decode_memory.value;
+    fb_budget_read(shared, &budget);
+    return fb_max(8 * FB_MIB, fb_min(64 * FB_MIB, budget.limit / 32));
+}
+
 static void read_limits(struct fb_pictures *pictures, const struct fb_config *config,
                         struct fb_budget *shared)
 {
-    struct fb_budget_report budget;
-    uint64_t bytes = config->source_decode_memory.value;
+    uint64_t bytes = fb_decode_memory(config, shared);
 
-    fb_budget_read(shared, &budget);
-    if (config->source_decode_memory.mode == FB_SIZE_AUTO)
-        bytes = fb_max(8 * FB_MIB, fb_min(64 * FB_MIB, budget.limit / 32));
     pictures->options.limits =
         (struct fb_image_limits){ .pixels = config->source_max_pixels.value, .bytes = bytes };
     pictures->file_bytes_max = fb_max(FILE_BYTES_MAX, bytes);

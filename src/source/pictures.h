@@ -26,6 +26,9 @@ struct fb_pictures {
     uint64_t work_bytes;                /* what decoding works in, the file itself apart */
 };
 
+/* source.decode_memory: what decoding one picture, or unpacking a shard, may take. */
+uint64_t fb_decode_memory(const struct fb_config *config, struct fb_budget *shared);
+
 int fb_pictures_init(struct fb_pictures *pictures, const struct fb_config *config,
                      struct fb_budget *budget, forebay_error *error);
 /* All of the field but its name. */

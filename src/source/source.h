@@ -188,6 +188,7 @@ struct fb_source {
     bool raw;                   /* decoding is (nearly) copying: the page cache serves as well */
     bool uniform;               /* all items of a field have one shape: stack is fixed */
     uint64_t block_samples;     /* that lie together and are best read together: 0 if none do */
+    uint64_t stretch_samples;   /* read from front to back: so many may be mixed; 0: any order does */
     uint64_t group_count;       /* sequences (folders) for order.group: sequence; 0 if none */
     const uint64_t *group_ends; /* group g is samples [ends[g-1], ends[g]); owned by the source */
     uint64_t broken_count;      /* units known to be broken at open */

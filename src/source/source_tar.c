@@ -2,7 +2,8 @@
  * source_tar.c -- the samples of tar shards, by WebDataset's conventions: members whose names are
  * equal up to their first dot are one sample, what stands behind the dot is the field.
  *
- * Every member can be read by itself, for the index knows where it lies. A unit is one field of one
+ * Every member can be read by itself, for the index knows where it lies; out of shards that are
+ * packed, or to be read in order, through chunks (tar_chunks.h). A unit is one field of one
  * sample: unit = sample x fields + field. Names of members are keys and nothing else: no path is
  * ever made of one.
  */
@@ -27,6 +28,11 @@ void fb_tar_close(struct fb_source *source)
                   sizeof(*tar->extents));
     fb_block_free(budget, FB_STAGE_INDEX, tar->cells, samples * tar->column_count,
                   sizeof(*tar->cells));
+    fb_block_free(budget, FB_STAGE_INDEX, tar->specials, tar->special_count,
+                  sizeof(*tar->specials));
+    fb_chunks_close(tar->chunks);
+    fb_block_free(budget, FB_STAGE_INDEX, tar->contents, tar->files.count,
+                  sizeof(*tar->contents));
     fb_block_free(budget, FB_STAGE_INDEX, tar->ends, tar->files.count, sizeof(*tar->ends));
     fb_block_free(budget, FB_STAGE_INDEX, tar->fields, FB_TAR_FIELDS, sizeof(*tar->fields));
     fb_block_free(budget, FB_STAGE_INDEX, source->fields, FB_TAR_FIELDS, sizeof(*source->fields));
@@ -36,56 +42,55 @@ void fb_tar_close(struct fb_source *source)
     fb_block_free(budget, FB_STAGE_INDEX, tar, 1, sizeof(*tar));
 }
 
-/* The shard that has the sample: the first one that ends behind it. */
-static uint64_t shard_of(const struct fb_tar_source *tar, uint64_t sample)
-{
-    uint64_t low = 0, high = tar->files.count - 1;
-
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (tar->ends[middle] > sample)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
-}
-
 /* ---- for messages ---- */
 
-static int read_plain(void *data, void *into, uint64_t bytes, uint64_t offset, forebay_error *error)
+/* A shard's file, or what is in memory of it. */
+struct glance {
+    const struct fb_tar_source *tar;
+    uint64_t shard;
+    int fd;
+};
+
+static int read_glance(void *data, void *into, uint64_t bytes, uint64_t offset,
+                       forebay_error *error)
 {
-    return fb_read_exactly(*(const int *)data, into, bytes, offset, error);
+    const struct glance *glance = data;
+
+    if (!glance->tar->chunks)
+        return fb_read_exactly(glance->fd, into, bytes, offset, error);
+    return fb_chunks_peek(glance->tar->chunks, glance->shard, into, bytes, offset)
+               ? FOREBAY_OK
+               : FOREBAY_MISSING;
 }
 
 /* The key of a sample, from the header that stands before one of its members. */
 static void key_of(const struct fb_tar_source *tar, uint64_t sample, char *key, size_t size)
 {
-    uint64_t shard = shard_of(tar, sample);
+    uint64_t shard = fb_tar_shard_of(tar, sample);
     const struct fb_tar_cell *cell = &tar->cells[sample * tar->column_count];
     char path[FB_PATH_BYTES], extension[FB_NAME_BYTES];
     struct fb_tar_member member;
     struct fb_tar headers;
-    struct fb_input input = { read_plain, NULL, tar->files.file[shard].bytes };
+    struct glance glance = { tar, shard, -1 };
+    struct fb_input input = { read_glance, &glance, tar->contents[shard].bytes };
     size_t length;
     bool end;
-    int fd;
 
     snprintf(key, size, "number %" PRIu64, sample - (shard ? tar->ends[shard - 1] : 0));
-    for (unsigned c = 1; c < tar->column_count && cell->block == 0; c++)
+    for (unsigned c = 1; c < tar->column_count && !fb_tar_is_there(cell); c++)
         cell++;
     fb_files_path(&tar->files, shard, path, sizeof(path));
-    fd = cell->block ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) : -1;
-    if (fd < 0)
+    if (fb_tar_is_there(cell) && !tar->chunks)
+        glance.fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (!fb_tar_is_there(cell) || (glance.fd < 0 && !tar->chunks))
         return;
-    input.data = &fd;
     fb_tar_init(&headers, &input);
-    headers.at = ((uint64_t)cell->block - 1) * FB_TAR_BLOCK;
+    headers.at = ((uint64_t)cell->block - (cell->bytes != FB_TAR_LOOK_UP)) * FB_TAR_BLOCK;
     if (!fb_tar_next(&headers, &member, &end, NULL) && !end &&
         fb_tar_split(member.name, &length, extension, sizeof(extension)))
         snprintf(key, size, "'%.*s'", (int)length, member.name);
-    close(fd);
+    if (glance.fd >= 0)
+        close(glance.fd);
 }
 
 static void tar_place(const struct fb_source *source, uint64_t unit, char *text, size_t size)
@@ -97,7 +102,7 @@ static void tar_place(const struct fb_source *source, uint64_t unit, char *text,
     size_t used;
 
     key_of(tar, sample, key, sizeof(key));
-    fb_files_place(&tar->files, shard_of(tar, sample), text, size);
+    fb_files_place(&tar->files, fb_tar_shard_of(tar, sample), text, size);
     used = strlen(text);
     snprintf(text + used, size - used, ": sample %s, .%s", key,
              tar->index.extensions[field->extension].name);
@@ -116,32 +121,6 @@ static int name_member(const struct fb_tar_source *tar, uint64_t sample, unsigne
 }
 
 /* ---- reading ---- */
-
-int fb_tar_extract(const struct fb_tar_source *tar, uint64_t sample, unsigned column,
-                   struct fb_reader *reader, struct fb_extract *extract, forebay_error *error)
-{
-    const struct fb_tar_cell *cell = &tar->cells[sample * tar->column_count + column];
-    uint64_t shard = shard_of(tar, sample), bytes;
-    int status;
-
-    if (cell->block == 0)
-        return fb_fail(error, FOREBAY_BAD_DATA, "%s",
-                       fb_tar_fault_text((enum fb_tar_fault)cell->bytes));
-    fb_files_path(&tar->files, shard, extract->path, sizeof(extract->path));
-    status = fb_extract_open(extract, reader, error);
-    if (status)
-        return status;
-    bytes = extract->input.bytes;
-    if (bytes != tar->files.file[shard].bytes) {
-        fb_extract_close(extract);
-        return fb_fail(error, FOREBAY_BAD_DATA,
-                       "the archive changed since it was indexed: %" PRIu64 " bytes then, %" PRIu64
-                       " now",
-                       tar->files.file[shard].bytes, bytes);
-    }
-    fb_extract_part(extract, (uint64_t)cell->block * FB_TAR_BLOCK, cell->bytes);
-    return FOREBAY_OK;
-}
 
 /* All of a field are of one kind, but for how many rows they have. */
 static int check_kind(const struct fb_tar_source *tar, unsigned number,
@@ -171,11 +150,12 @@ static int check_kind(const struct fb_tar_source *tar, unsigned number,
 
 int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned number,
                 struct fb_reader *reader, void *work, struct fb_decoded *decoded,
-                struct fb_extract *extract, forebay_error *error)
+                struct fb_tar_extract *from, forebay_error *error)
 {
     const struct fb_tar_field *field = &tar->fields[number];
     struct fb_decode_options options = { .array = field->array, .rate = tar->rate };
-    int status = fb_tar_extract(tar, sample, field->column, reader, extract, error);
+    struct fb_extract *extract = &from->extract;
+    int status = fb_tar_extract(tar, sample, field->column, reader, from, error);
 
     if (status)
         return status;
@@ -191,18 +171,18 @@ int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned numbe
 }
 
 static int look_and_check(const struct fb_tar_source *tar, const struct fb_load *load,
-                          struct fb_decoded *decoded, struct fb_extract *extract,
+                          struct fb_decoded *decoded, struct fb_tar_extract *from,
                           forebay_error *error)
 {
     uint64_t sample = load->unit / tar->base.field_count;
     unsigned field = (unsigned)(load->unit % tar->base.field_count);
     int status = fb_tar_look(tar, sample, field, load->reader, load->scratch.memory, decoded,
-                             extract, error);
+                             from, error);
 
     if (!status) {
         status = check_kind(tar, field, decoded, error);
         if (status)
-            fb_extract_close(extract);
+            fb_extract_close(&from->extract);
     }
     return name_member(tar, sample, field, status, error);
 }
@@ -218,25 +198,25 @@ static bool is_picture(const struct fb_tar_source *tar, unsigned field)
 static int read_picture(const struct fb_tar_source *tar, const struct fb_load *load, uint64_t most,
                         void *to, uint64_t *bytes, forebay_error *error)
 {
-    struct fb_extract extract;
+    struct fb_tar_extract from;
+    const struct fb_input *input = &from.extract.input;
     int status = fb_tar_extract(tar, load->unit / tar->base.field_count,
                                 tar->fields[load->unit % tar->base.field_count].column,
-                                load->reader, &extract, error);
+                                load->reader, &from, error);
 
     if (status)
         return status;
-    *bytes = fb_min(most, extract.input.bytes);
-    if (extract.input.bytes == 0)
+    *bytes = fb_min(most, input->bytes);
+    if (input->bytes == 0)
         status = fb_fail(error, FOREBAY_BAD_DATA, "it is empty");
-    else if (extract.input.bytes > tar->pictures->file_bytes_max)
+    else if (input->bytes > tar->pictures->file_bytes_max)
         status = fb_fail(error, FOREBAY_BAD_DATA,
                          "it has %" PRIu64 " bytes; more than %" PRIu64
                          " for one picture need a larger source.decode_memory",
-                         extract.input.bytes, tar->pictures->file_bytes_max);
+                         input->bytes, tar->pictures->file_bytes_max);
     else
-        status = fb_reader_read(load->reader, extract.fd, extract.path, to, *bytes, extract.begin,
-                                error);
-    fb_extract_close(&extract);
+        status = fb_input_read(&from.extract.whole, to, *bytes, from.extract.begin, error);
+    fb_extract_close(&from.extract);
     return status;
 }
 
@@ -312,7 +292,7 @@ static int tar_load(const struct fb_source *source, const struct fb_load *load,
     const struct fb_tar_field *field = &tar->fields[number];
     struct fb_decode_options options = { .array = field->array, .rate = tar->rate };
     struct fb_decoded decoded;
-    struct fb_extract extract;
+    struct fb_tar_extract from;
     int status;
 
     if (load->scratch.bytes < source->scratch_bytes)
@@ -321,7 +301,7 @@ static int tar_load(const struct fb_source *source, const struct fb_load *load,
     if (is_picture(tar, number))
         return name_member(tar, load->unit / source->field_count, number,
                            load_picture(tar, load, error), error);
-    status = look_and_check(tar, load, &decoded, &extract, error);
+    status = look_and_check(tar, load, &decoded, &from, error);
     if (status)
         return status;
     if (fb_decoded_bytes(&decoded) != load->bytes || load->first_row)
@@ -329,9 +309,9 @@ static int tar_load(const struct fb_source *source, const struct fb_load *load,
                          "it has %" PRIu64 " bytes, not %" PRIu64 ": the archive changed",
                          fb_decoded_bytes(&decoded), load->bytes);
     else if (load->bytes)
-        status = field->decoder->read(&decoded, &extract.input, &options, load->to,
+        status = field->decoder->read(&decoded, &from.extract.input, &options, load->to,
                                       load->scratch.memory, error);
-    fb_extract_close(&extract);
+    fb_extract_close(&from.extract);
     return name_member(tar, load->unit / source->field_count, number, status, error);
 }
 
@@ -375,17 +355,18 @@ static struct fb_extent tar_extent(const struct fb_source *source, uint64_t unit
     unsigned field = (unsigned)(unit % source->field_count);
     const struct fb_tar_cell *cell = fb_tar_cell_of(tar, sample, field);
     bool picture = is_picture(tar, field);
+    uint64_t bytes = fb_tar_is_there(cell) ? fb_tar_bytes_of(tar, sample, field) : 0;
 
-    if (cell->block == 0 ||
-        (picture && (cell->bytes == 0 || cell->bytes > tar->pictures->file_bytes_max)))
+    if (!fb_tar_is_there(cell) ||
+        (picture && (bytes == 0 || bytes > tar->pictures->file_bytes_max)))
         return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
     if (tar->fields[field].looked < FB_TAR_FIELDS)
         return extent_known(tar, sample, field);
     if (picture)
-        return fb_pictures_extent(tar->pictures, cell->bytes);
+        return fb_pictures_extent(tar->pictures, bytes);
     return (struct fb_extent){ .known = FB_EXTENT_EXACT,
                                .columns = 1,
-                               .rows = source->fields[field].ndim ? cell->bytes : 1 };
+                               .rows = source->fields[field].ndim ? bytes : 1 };
 }
 
 static int tar_probe(struct fb_source *source, uint64_t unit, const struct fb_load *load,
@@ -395,16 +376,16 @@ static int tar_probe(struct fb_source *source, uint64_t unit, const struct fb_lo
     uint64_t sample = unit / source->field_count;
     unsigned field = (unsigned)(unit % source->field_count);
     struct fb_decoded decoded;
-    struct fb_extract extract;
+    struct fb_tar_extract from;
     uint64_t known = FB_TAR_BROKEN;
     int status;
 
     if (is_picture(tar, field)) {
         status = name_member(tar, sample, field, look_at_picture(tar, load, &known, error), error);
     } else {
-        status = look_and_check(tar, load, &decoded, &extract, error);
+        status = look_and_check(tar, load, &decoded, &from, error);
         if (!status) {
-            fb_extract_close(&extract);
+            fb_extract_close(&from.extract);
             known = 1 + decoded.shape[0];
         }
     }

@@ -13,16 +13,16 @@
 #include "source/store.h"
 
 #define SUFFIX ".index"
-#define NEAR_BYTES 32768u /* members so small that the next header is read along */
-#define FAR_BYTES 4096u
 #define ROOM_FOR 256 /* shards */
 
 const char *fb_tar_fault_text(enum fb_tar_fault fault)
 {
     static const char *const texts[] = {
         [FB_TAR_GOOD] = "nothing is wrong",
-        [FB_TAR_SPARSE] = "it is a sparse file, which is not read here: pack it without --sparse",
-        [FB_TAR_TOO_LARGE] = "it has 4 GiB or more",
+        [FB_TAR_SPECIAL] = "its header was not looked at",
+        [FB_TAR_SPARSE] = "it is a sparse file whose map is malformed or of the forms pax 0.x, which "
+                          "are not read: pack it without --sparse",
+        [FB_TAR_TOO_LARGE] = "it has more bytes than memory.budget",
         [FB_TAR_TWICE] = "its sample has it twice",
         [FB_TAR_MISSING] = "its sample does not have it",
     };
@@ -35,8 +35,8 @@ void fb_tar_index_release(struct fb_tar_index *index)
     fb_tape_release(&index->records);
 }
 
-static int find_extension(struct fb_tar_index *index, const char *name, unsigned *number,
-                          forebay_error *error)
+int fb_tar_index_extension(struct fb_tar_index *index, const char *name, unsigned *number,
+                           forebay_error *error)
 {
     for (unsigned i = 0; i < index->extension_count; i++) {
         if (strcmp(index->extensions[i].name, name) == 0) {
@@ -78,8 +78,8 @@ static bool is_twice(const struct fb_tar_index *index, uint16_t extension)
     return false;
 }
 
-static int add_record(struct fb_tar_index *index, const struct fb_tar_record *record,
-                      forebay_error *error)
+int fb_tar_index_record(struct fb_tar_index *index, const struct fb_tar_record *record,
+                        forebay_error *error)
 {
     struct fb_tar_record *kept =
         fb_tape_add(&index->records, sizeof(*kept), "members of the shards", error);
@@ -95,108 +95,6 @@ static int add_record(struct fb_tar_index *index, const struct fb_tar_record *re
     return FOREBAY_OK;
 }
 
-/* ---- from the headers ---- */
-
-/* Headers through a window that is large where members are small. */
-struct headers {
-    struct fb_reader *reader;
-    const struct fb_tar_shard *shard;
-    int fd;
-    char *room;
-    uint64_t from, have;
-};
-
-static int read_headers(void *data, void *into, uint64_t bytes, uint64_t offset,
-                        forebay_error *error)
-{
-    struct headers *headers = data;
-
-    if (offset < headers->from || offset + bytes > headers->from + headers->have) {
-        bool near = offset >= headers->from && offset - headers->from < 2 * NEAR_BYTES;
-        uint64_t have =
-            fb_min(near ? FB_TAR_ROOM_BYTES : FAR_BYTES, headers->shard->bytes - offset);
-        int status;
-
-        have = fb_max(have, bytes);
-        status = fb_reader_read(headers->reader, headers->fd, headers->shard->path, headers->room,
-                                have, offset, error);
-        headers->have = status ? 0 : have;
-        headers->from = offset;
-        if (status)
-            return status;
-    }
-    memcpy(into, headers->room + (offset - headers->from), bytes);
-    return FOREBAY_OK;
-}
-
-/* The sample that the members belong to. */
-struct current {
-    bool begun;
-    size_t key;
-    char name[FB_TAR_NAME_BYTES];
-};
-
-static int add_member(struct fb_tar_index *index, struct current *current,
-                      const struct fb_tar_member *member, forebay_error *error)
-{
-    struct fb_tar_record record = { .block = (uint32_t)(member->data / FB_TAR_BLOCK),
-                                    .bytes = (uint32_t)member->bytes };
-    char extension[FB_NAME_BYTES];
-    unsigned number = 0;
-    size_t key;
-    int status;
-
-    if (!member->regular || !fb_tar_split(member->name, &key, extension, sizeof(extension))) {
-        index->passed_over++;
-        return FOREBAY_OK;
-    }
-    record.first =
-        !current->begun || current->key != key || memcmp(current->name, member->name, key) != 0;
-    if (record.first) {
-        current->begun = true;
-        current->key = key;
-        memcpy(current->name, member->name, key);
-    }
-    status = find_extension(index, extension, &number, error);
-    if (status)
-        return status;
-    record.extension = (uint16_t)number;
-    if (member->sparse)
-        record.fault = FB_TAR_SPARSE;
-    else if (member->bytes >= UINT32_MAX)
-        record.fault = FB_TAR_TOO_LARGE;
-    return add_record(index, &record, error);
-}
-
-static int scan(struct fb_tar_index *index, const struct fb_tar_shard *shard,
-                struct fb_reader *reader, void *room, forebay_error *error)
-{
-    struct headers headers = { .reader = reader, .shard = shard, .room = room };
-    struct fb_input input = { read_headers, &headers, shard->bytes };
-    struct fb_tar_member member;
-    struct current current = { .begun = false };
-    struct fb_tar tar;
-    uint64_t bytes;
-    bool end = false;
-    int status = fb_reader_open(reader, shard->path, &headers.fd, &bytes, error);
-
-    if (status)
-        return status;
-    if (bytes != shard->bytes)
-        status = fb_fail(error, FOREBAY_BAD_DATA, "it changes while it is read");
-    else if (bytes / FB_TAR_BLOCK >= UINT32_MAX)
-        status = fb_fail(error, FOREBAY_BAD_DATA, "an archive of 2 TiB or more");
-    fb_tar_init(&tar, &input);
-    while (!status && !end) {
-        status = fb_tar_next(&tar, &member, &end, error);
-        if (!status && !end)
-            status = add_member(index, &current, &member, error);
-    }
-    close(headers.fd);
-    index->scanned++;
-    return status;
-}
-
 /* ---- saved ---- */
 
 /* The file: this, then the names of the extensions, then the records, which name those by number.
@@ -205,11 +103,12 @@ struct saved {
     char magic[8];
     uint64_t bytes; /* of the shard */
     int64_t mtime_ns;
+    struct fb_tar_content content;
     uint64_t records, passed_over;
     uint64_t extensions;
     uint64_t hash; /* of all behind this */
 };
-static const char magic[8] = "fbtar\1\n";
+static const char magic[8] = "fbtar\2\n";
 
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, uint64_t count)
 {
@@ -228,7 +127,10 @@ static bool is_for(const struct saved *saved, const struct fb_tar_shard *shard)
 {
     return memcmp(saved->magic, magic, sizeof(magic)) == 0 && saved->bytes == shard->bytes &&
            saved->mtime_ns == shard->mtime_ns && saved->extensions <= FB_TAR_EXTENSIONS &&
-           saved->records <= shard->bytes / FB_TAR_BLOCK;
+           saved->content.packing < FB_PACKING_COUNT &&
+           (saved->content.packing || saved->content.bytes == shard->bytes) &&
+           saved->content.bytes / FB_TAR_BLOCK < UINT32_MAX &&
+           saved->records <= saved->content.bytes / FB_TAR_BLOCK;
 }
 
 /* The names, as numbers of ours. */
@@ -240,7 +142,7 @@ static bool load_extensions(struct fb_tar_index *index, int fd, const struct sav
 
         if (fb_read_exactly(fd, name, sizeof(name), sizeof(*saved) + i * sizeof(name), NULL) ||
             !memchr(name, '\0', sizeof(name)) || name[0] == '\0' ||
-            find_extension(index, name, &numbers[i], NULL))
+            fb_tar_index_extension(index, name, &numbers[i], NULL))
             return false;
         *hash = hash_bytes(*hash, name, sizeof(name));
     }
@@ -250,11 +152,14 @@ static bool load_extensions(struct fb_tar_index *index, int fd, const struct sav
 static bool is_sound_record(const struct fb_tar_record *record, const struct saved *saved,
                             bool is_first)
 {
+    uint64_t bytes = saved->content.bytes, at = (uint64_t)record->block * FB_TAR_BLOCK;
+    bool special = record->fault == FB_TAR_SPECIAL;
+
     return record->extension < saved->extensions && record->first <= 1 &&
-           record->fault <= FB_TAR_TWICE && record->block > 0 &&
-           (uint64_t)record->block * FB_TAR_BLOCK <= saved->bytes &&
-           (record->fault == FB_TAR_TOO_LARGE ||
-            record->bytes <= saved->bytes - (uint64_t)record->block * FB_TAR_BLOCK) &&
+           (special || record->fault == FB_TAR_GOOD || record->fault == FB_TAR_TWICE) &&
+           (special || record->block > 0) && at <= bytes &&
+           (special ? record->bytes == UINT32_MAX
+                    : record->bytes < UINT32_MAX && record->bytes <= bytes - at) &&
            (record->first || !is_first);
 }
 
@@ -276,7 +181,7 @@ static bool load_records(struct fb_tar_index *index, int fd, const struct saved 
             if (!is_sound_record(&records[i], saved, done + i == 0))
                 return false;
             records[i].extension = (uint16_t)numbers[records[i].extension];
-            if (add_record(index, &records[i], NULL))
+            if (fb_tar_index_record(index, &records[i], NULL))
                 return false;
         }
     }
@@ -285,8 +190,8 @@ static bool load_records(struct fb_tar_index *index, int fd, const struct saved 
 }
 
 /* True if the shard's part was found there and is right; else the index is as before. */
-static bool load(struct fb_tar_index *index, const struct fb_tar_shard *shard, const char *path,
-                 bool is_ours, void *room)
+static bool load(struct fb_tar_index *index, const struct fb_tar_shard *shard,
+                 struct fb_tar_content *content, const char *path, bool is_ours, void *room)
 {
     struct fb_tar_index before = *index;
     unsigned numbers[FB_TAR_EXTENSIONS];
@@ -298,6 +203,7 @@ static bool load(struct fb_tar_index *index, const struct fb_tar_shard *shard, c
     if (fd < 0)
         return false;
     loaded = !fb_read_exactly(fd, &saved, sizeof(saved), 0, NULL) && is_for(&saved, shard) &&
+             saved.content.window <= index->window_max && /* else the scan says so */
              load_extensions(index, fd, &saved, numbers, &hash) &&
              load_records(index, fd, &saved, numbers, room, hash);
     if (loaded && is_ours)
@@ -309,6 +215,8 @@ static bool load(struct fb_tar_index *index, const struct fb_tar_shard *shard, c
         before.records = index->records;
         before.records.used = used;
         *index = before;
+    } else {
+        *content = saved.content;
     }
     return loaded;
 }
@@ -319,12 +227,14 @@ static bool put(FILE *file, const void *bytes, size_t count)
 }
 
 int fb_tar_index_save(const struct fb_tar_index *index, const struct fb_tar_shard *shard,
-                      uint64_t first, const char *path, forebay_error *error)
+                      const struct fb_tar_content *content, uint64_t first, const char *path,
+                      forebay_error *error)
 {
     const struct fb_tar_record *records = records_of(index) + first;
     uint64_t count = record_count(index) - first;
     struct saved saved = { .bytes = shard->bytes,
                            .mtime_ns = shard->mtime_ns,
+                           .content = *content,
                            .records = count,
                            .extensions = index->extension_count,
                            .passed_over = index->passed_over - index->passed_before };
@@ -360,19 +270,20 @@ static bool kept_path(const struct fb_tar_shard *shard, char *path, size_t size)
 }
 
 /* If it cannot be kept, it is looked for again the next time. */
-static void keep(const struct fb_tar_index *index, const struct fb_tar_shard *shard, uint64_t first,
-                 const char *path)
+static void keep(const struct fb_tar_index *index, const struct fb_tar_shard *shard,
+                 const struct fb_tar_content *content, uint64_t first, const char *path)
 {
     uint64_t bytes = (record_count(index) - first) * sizeof(struct fb_tar_record);
 
     /* Looking through the folder takes time: once for some shards, for all of them. */
     if (index->scanned % ROOM_FOR == 1 && fb_store_make_room(path, bytes * ROOM_FOR, NULL))
         return;
-    fb_tar_index_save(index, shard, first, path, NULL);
+    fb_tar_index_save(index, shard, content, first, path, NULL);
 }
 
 int fb_tar_index_add(struct fb_tar_index *index, const struct fb_tar_shard *shard,
-                     struct fb_reader *reader, void *room, forebay_error *error)
+                     struct fb_tar_content *content, struct fb_reader *reader, void *room,
+                     forebay_error *error)
 {
     char beside[FB_PATH_BYTES], kept[FB_PATH_BYTES] = "";
     uint64_t first = record_count(index);
@@ -380,13 +291,13 @@ int fb_tar_index_add(struct fb_tar_index *index, const struct fb_tar_shard *shar
 
     index->passed_before = index->passed_over;
     if (snprintf(beside, sizeof(beside), "%s" SUFFIX, shard->path) >= (int)sizeof(beside) ||
-        !load(index, shard, beside, false, room)) {
+        !load(index, shard, content, beside, false, room)) {
         if (!kept_path(shard, kept, sizeof(kept)))
             kept[0] = '\0';
-        if (!kept[0] || !load(index, shard, kept, true, room)) {
-            status = scan(index, shard, reader, room, error);
+        if (!kept[0] || !load(index, shard, content, kept, true, room)) {
+            status = fb_tar_scan(index, shard, content, reader, room, error);
             if (!status && kept[0])
-                keep(index, shard, first, kept);
+                keep(index, shard, content, first, kept);
             return status;
         }
     }

@@ -9,14 +9,23 @@
 #ifndef FB_SOURCE_TAR_INDEX_H
 #define FB_SOURCE_TAR_INDEX_H
 #include "base/log.h"
+#include "decode/unpack.h"
 #include "source/files.h"
 #include "source/source.h"
 
 #define FB_TAR_EXTENSIONS 64 /* in all shards together */
 #define FB_TAR_ROOM_BYTES ((uint64_t)65536)
 
-/* Why a member cannot be read. */
-enum fb_tar_fault { FB_TAR_GOOD, FB_TAR_SPARSE, FB_TAR_TOO_LARGE, FB_TAR_TWICE, FB_TAR_MISSING };
+/* Why a member cannot be read. SPECIAL: sparse, or of 4 GiB or more; how large it is and where its
+ * bytes are must be looked up in its header, which lies at `block`. */
+enum fb_tar_fault {
+    FB_TAR_GOOD,
+    FB_TAR_SPECIAL,
+    FB_TAR_SPARSE,
+    FB_TAR_TOO_LARGE,
+    FB_TAR_TWICE,
+    FB_TAR_MISSING
+};
 
 struct fb_tar_record {
     uint32_t block; /* where its data begins, in blocks of 512 bytes */
@@ -26,7 +35,15 @@ struct fb_tar_record {
     uint8_t fault; /* enum fb_tar_fault */
 };
 
+/* What is inside a shard's file. */
+struct fb_tar_content {
+    uint64_t bytes;   /* unpacked */
+    uint64_t window;  /* of its zstd frames, the largest */
+    uint64_t packing; /* enum fb_packing */
+};
+
 struct fb_tar_index {
+    uint64_t window_max; /* that a packed shard may ask for */
     struct fb_tape records; /* struct fb_tar_record, shard after shard */
     uint64_t samples;
     uint64_t passed_over;   /* members without key or extension, links, folders, ... */
@@ -49,11 +66,22 @@ struct fb_tar_shard {
 /* Append one shard; `room` is FB_TAR_ROOM_BYTES. If it fails with BAD_DATA part way, what came
  * before is there and counted. */
 int fb_tar_index_add(struct fb_tar_index *index, const struct fb_tar_shard *shard,
-                     struct fb_reader *reader, void *room, forebay_error *error);
+                     struct fb_tar_content *content, struct fb_reader *reader, void *room,
+                     forebay_error *error);
 /* The records of the last shard, from number `first` on, to a file: for who writes shards. */
 int fb_tar_index_save(const struct fb_tar_index *index, const struct fb_tar_shard *shard,
-                      uint64_t first, const char *path, forebay_error *error);
+                      const struct fb_tar_content *content, uint64_t first, const char *path,
+                      forebay_error *error);
 void fb_tar_index_release(struct fb_tar_index *index);
+
+/* From the headers themselves (tar_scan.c), which adds what it finds with the two below. */
+int fb_tar_scan(struct fb_tar_index *index, const struct fb_tar_shard *shard,
+                struct fb_tar_content *content, struct fb_reader *reader, void *room,
+                forebay_error *error);
+int fb_tar_index_extension(struct fb_tar_index *index, const char *name, unsigned *number,
+                           forebay_error *error);
+int fb_tar_index_record(struct fb_tar_index *index, const struct fb_tar_record *record,
+                        forebay_error *error);
 
 const char *fb_tar_fault_text(enum fb_tar_fault fault);
 #endif

@@ -22,40 +22,19 @@ struct opening {
 
 /* ---- shards ---- */
 
-static bool ends_in(const char *name, const char *suffix)
-{
-    size_t length = strlen(name), tail = strlen(suffix);
-
-    return length >= tail && strcmp(name + length - tail, suffix) == 0;
-}
-
-static int check_name(const char *name, forebay_error *error)
-{
-    static const char *const packed[] = { ".gz", ".tgz", ".zst", ".bz2", ".xz", ".lz4" };
-
-    for (size_t i = 0; i < sizeof(packed) / sizeof(packed[0]); i++)
-        if (ends_in(name, packed[i]))
-            return fb_fail(error, FOREBAY_NOT_BUILT,
-                           "'%s': compressed archives cannot be read at "
-                           "random; unpack it to a plain .tar",
-                           name);
-    return FOREBAY_OK;
-}
-
 static int add_shard(struct opening *opening, uint64_t number, forebay_error *error)
 {
     struct fb_tar_source *tar = opening->tar;
     const struct fb_file *file = &tar->files.file[number];
     struct fb_tar_shard shard = { .bytes = file->bytes, .mtime_ns = file->mtime_ns };
     char path[FB_PATH_BYTES];
-    int status = check_name(fb_files_name(&tar->files, number), error);
+    int status;
 
-    if (status)
-        return status;
     fb_files_path(&tar->files, number, path, sizeof(path));
     shard.path = path;
-    status = fb_tar_index_add(&tar->index, &shard, opening->reader, opening->work, error);
-    if (status && fb_status_is_data(status) && status != FOREBAY_MISSING)
+    status = fb_tar_index_add(&tar->index, &shard, &tar->contents[number], opening->reader, opening->work, error);
+    if (status && status != FOREBAY_MISSING &&
+        (fb_status_is_data(status) || status == FOREBAY_NOT_BUILT))
         fb_error_context(error, "'%s'", path);
     return status;
 }
@@ -110,7 +89,60 @@ static int list_shards(struct opening *opening, forebay_error *error)
         return status;
     tar->ends = fb_block_new(tar->budget, FB_STAGE_INDEX, tar->files.count, sizeof(*tar->ends),
                              "shards", error);
-    return tar->ends ? FOREBAY_OK : fb_failed(error);
+    tar->contents = fb_block_new(tar->budget, FB_STAGE_INDEX, tar->files.count,
+                                 sizeof(*tar->contents), "shards", error);
+    return tar->ends && tar->contents ? FOREBAY_OK : fb_failed(error);
+}
+
+/* ---- shards in order ---- */
+
+/* How many samples a window of the order has: what about a third of the chunks hold. There are
+ * chunks for the window that ends and the one that begins, and for some that lie between. */
+static uint64_t window_samples(const struct fb_config *config, uint64_t bytes, uint64_t mean)
+{
+    return config->order_window.is_auto ? fb_max(1, bytes / 3 / mean)
+                                        : fb_max(1, config->order_window.value);
+}
+
+static uint64_t chunk_bytes(const struct opening *opening, uint64_t mean)
+{
+    struct fb_budget_report budget;
+    uint64_t bytes;
+
+    fb_budget_read(opening->tar->budget, &budget);
+    if (opening->config->order_window.is_auto)
+        return budget.limit / 4;
+    return fb_mul(opening->config->order_window.value, 3 * mean, &bytes) ? bytes : budget.limit;
+}
+
+/* If a shard is packed, or if that is wanted, all are read from front to back. */
+static int open_chunks(struct opening *opening, forebay_error *error)
+{
+    const struct fb_config *config = opening->config;
+    struct fb_tar_source *tar = opening->tar;
+    uint64_t packed = 0, total = 0, mean, bytes;
+    int status;
+
+    for (uint64_t i = 0; i < tar->files.count; i++) {
+        packed += tar->contents[i].packing != FB_PACKING_NONE;
+        total += tar->contents[i].bytes;
+    }
+    if (config->source_access != FB_ACCESS_SEQUENTIAL && packed == 0)
+        return FOREBAY_OK;
+    mean = fb_max(1, total / tar->base.sample_count);
+    bytes = chunk_bytes(opening, mean);
+    status = fb_chunks_open(&tar->chunks, &tar->files, tar->contents, bytes, tar->budget, error);
+    if (status)
+        return status;
+    if (config->source_access == FB_ACCESS_RANDOM) {
+        fb_warn(opening->log,
+                "tar: source.access: random, but %" PRIu64 " shards are packed: a sample that is "
+                "not in memory costs unpacking all that lies before it in its shard",
+                packed);
+        return FOREBAY_OK;
+    }
+    tar->base.stretch_samples = window_samples(config, bytes, mean);
+    return FOREBAY_OK;
 }
 
 /* ---- which extensions are fields ---- */
@@ -160,7 +192,7 @@ static int make_cells(struct fb_tar_source *tar, const unsigned *columns, foreba
     if (!tar->cells)
         return fb_failed(error);
     for (uint64_t i = 0; i < cells; i++)
-        tar->cells[i].bytes = FB_TAR_MISSING;
+        tar->cells[i] = (struct fb_tar_cell){ FB_TAR_NOWHERE, FB_TAR_MISSING };
     for (uint64_t i = 0; i < count; i++, record++) {
         struct fb_tar_cell *cell;
 
@@ -168,8 +200,9 @@ static int make_cells(struct fb_tar_source *tar, const unsigned *columns, foreba
         if (columns[record->extension] == FB_TAR_EXTENSIONS)
             continue;
         cell = &tar->cells[sample * tar->column_count + columns[record->extension]];
-        *cell = record->fault ? (struct fb_tar_cell){ 0, record->fault }
-                              : (struct fb_tar_cell){ record->block, record->bytes };
+        *cell = record->fault > FB_TAR_SPECIAL
+                    ? (struct fb_tar_cell){ FB_TAR_NOWHERE, record->fault }
+                    : (struct fb_tar_cell){ record->block, record->bytes };
     }
     fb_tape_release(&tar->index.records);
     return FOREBAY_OK;
@@ -217,18 +250,19 @@ static int add_arrays(struct opening *opening, unsigned extension, unsigned colu
     int status = FOREBAY_MISSING;
 
     for (uint64_t i = 0, tries = 0; i < tar->base.sample_count && tries < TRIES; i++) {
-        struct fb_extract extract;
+        struct fb_tar_extract from;
+        const struct fb_input *input = &from.extract.input;
         struct fb_npz_file file;
 
-        if (tar->cells[i * tar->column_count + column].block == 0)
+        if (!fb_tar_is_there(&tar->cells[i * tar->column_count + column]))
             continue;
         tries++;
-        status = fb_tar_extract(tar, i, column, opening->reader, &extract, error);
+        status = fb_tar_extract(tar, i, column, opening->reader, &from, error);
         if (status)
             continue;
-        file = (struct fb_npz_file){ extract.input.read, extract.input.data, extract.input.bytes };
+        file = (struct fb_npz_file){ input->read, input->data, input->bytes };
         status = fb_npz_list(&file, opening->work, members, FB_NPZ_MEMBERS, &count, error);
-        fb_extract_close(&extract);
+        fb_extract_close(&from.extract);
         if (!status)
             break;
     }
@@ -260,6 +294,8 @@ static int choose_fields(struct opening *opening, forebay_error *error)
                        "no extension is in at least half of the samples; "
                        "name those that are wanted in batch.fields");
     status = make_cells(tar, columns, error);
+    if (!status)
+        status = fb_tar_measure_specials(tar, opening->reader, error);
     for (unsigned i = 0; i < tar->index.extension_count && !status; i++) {
         if (columns[i] == FB_TAR_EXTENSIONS)
             continue;
@@ -331,15 +367,15 @@ static int look_at_field(struct opening *opening, unsigned number, forebay_error
     }
     for (uint64_t i = 0, tries = 0; i < tar->base.sample_count && tries < TRIES; i++) {
         forebay_error *first = tries ? NULL : error;
-        struct fb_extract extract;
+        struct fb_tar_extract from;
         int looked;
 
-        if (fb_tar_cell_of(tar, i, number)->block == 0)
+        if (!fb_tar_is_there(fb_tar_cell_of(tar, i, number)))
             continue;
         looked =
-            fb_tar_look(tar, i, number, opening->reader, opening->work, &decoded, &extract, first);
+            fb_tar_look(tar, i, number, opening->reader, opening->work, &decoded, &from, first);
         if (!looked) {
-            fb_extract_close(&extract);
+            fb_extract_close(&from.extract);
             describe_field(tar, number, &decoded);
             return FOREBAY_OK;
         }
@@ -377,16 +413,17 @@ static void measure_field(struct fb_tar_source *tar, unsigned number)
     uint64_t most = 0;
 
     for (uint64_t i = 0; i < base->sample_count; i++) {
-        const struct fb_tar_cell *cell = fb_tar_cell_of(tar, i, number);
+        bool there = fb_tar_is_there(fb_tar_cell_of(tar, i, number));
+        uint64_t bytes = there ? fb_tar_bytes_of(tar, i, number) : 0;
 
-        if (cell->block == 0 || (is_picture && cell->bytes > tar->pictures->file_bytes_max)) {
+        if (!there || (is_picture && bytes > tar->pictures->file_bytes_max)) {
             base->broken_count++;
             continue;
         }
-        most = fb_max(most, cell->bytes);
+        most = fb_max(most, bytes);
         base->unit_bytes_total += is_picture && !tar->pictures->encoded
                                       ? fb_pictures_unit_bytes(tar->pictures)
-                                      : cell->bytes;
+                                      : bytes;
     }
     if (is_picture)
         tar->picture_largest = fb_max(tar->picture_largest, fb_max(most, 1));
@@ -454,7 +491,7 @@ static void describe(struct fb_tar_source *tar)
 
     base->unit_count = base->sample_count * base->field_count;
     base->parts_max = base->field_count;
-    base->raw = true;
+    base->raw = !tar->chunks;
     base->identity = fb_files_hash(&tar->files, fb_mix2(FB_KIND_TAR, tar->rate));
     if (tar->pictures)
         base->identity = fb_mix2(base->identity, fb_pictures_hash(tar->pictures));
@@ -475,6 +512,7 @@ static int read_config(struct opening *opening, forebay_error *error)
     const struct fb_reals *longest = &config->source_max_duration;
     int status;
 
+    tar->index.window_max = fb_decode_memory(config, tar->budget);
     tar->rate = (uint32_t)config->source_rate.value;
     if (config->source_rate.value > FB_SOUND_RATE_MAX) {
         status =
@@ -510,6 +548,8 @@ static int open_all(struct opening *opening, forebay_error *error)
         status = list_shards(opening, error);
     if (!status)
         status = add_shards(opening, error);
+    if (!status)
+        status = open_chunks(opening, error);
     if (!status)
         status = choose_fields(opening, error);
     for (unsigned f = 0; f < tar->base.field_count && !status; f++)

@@ -1,15 +1,17 @@
-/* tar_source.h -- what the two files of the tar source share: source_tar.c is the seam, tar_open.c
- * makes fields and samples of the index. */
+/* tar_source.h -- what the files of the tar source share: source_tar.c is the seam, tar_open.c makes
+ * fields and samples of the index, tar_member.c knows where a member's bytes are. */
 #ifndef FB_SOURCE_TAR_SOURCE_H
 #define FB_SOURCE_TAR_SOURCE_H
 #include <stdatomic.h>
 
 #include "decode/decode.h"
 #include "decode/npz.h"
+#include "decode/tar.h"
 #include "source/extract.h"
 #include "source/files.h"
 #include "source/pictures.h"
 #include "source/source_kinds.h"
+#include "source/tar_chunks.h"
 #include "source/tar_index.h"
 
 #define FB_TAR_FIELDS 256
@@ -24,9 +26,17 @@ struct fb_tar_field {
     char array[FB_NPZ_NAME_BYTES];
 };
 
-/* Where a member lies; block 0: nowhere, and `bytes` is the fault. */
+/* Where a member lies. NOWHERE: `bytes` is the fault. LOOK_UP: it is special, and `block` is where
+ * its header is. */
 struct fb_tar_cell {
     uint32_t block, bytes;
+};
+#define FB_TAR_NOWHERE UINT32_MAX
+#define FB_TAR_LOOK_UP UINT32_MAX
+
+/* How large a special member is. */
+struct fb_tar_special {
+    uint64_t cell, bytes;
 };
 
 struct fb_tar_source {
@@ -34,9 +44,13 @@ struct fb_tar_source {
     struct fb_budget *budget;
     struct fb_files files;     /* shards */
     uint64_t *ends;            /* samples up to the end of each shard */
+    struct fb_tar_content *contents; /* of each shard */
+    struct fb_chunks *chunks;  /* NULL: members are read where they lie in their files */
     struct fb_tar_index index; /* its records are gone when the source is open */
     unsigned column_count, looked_count;
     struct fb_tar_cell *cells; /* [sample][column] */
+    uint64_t special_count;
+    struct fb_tar_special *specials; /* by cell */
     _Atomic uint64_t *extents; /* [sample][looked]: 0 unknown, FB_TAR_BROKEN, 1 + rows; pictures
                                 * 1 + (rows << 32 | columns) */
     struct fb_tar_field *fields;
@@ -52,14 +66,39 @@ static inline const struct fb_tar_cell *fb_tar_cell_of(const struct fb_tar_sourc
     return &tar->cells[sample * tar->column_count + tar->fields[field].column];
 }
 
+static inline bool fb_tar_is_there(const struct fb_tar_cell *cell)
+{
+    return cell->block != FB_TAR_NOWHERE;
+}
+uint64_t fb_tar_cell_bytes(const struct fb_tar_source *tar, uint64_t cell);
+static inline uint64_t fb_tar_bytes_of(const struct fb_tar_source *tar, uint64_t sample,
+                                       unsigned field)
+{
+    return fb_tar_cell_bytes(tar, sample * tar->column_count + tar->fields[field].column);
+}
+/* The shard that has the sample: the first one that ends behind it. */
+uint64_t fb_tar_shard_of(const struct fb_tar_source *tar, uint64_t sample);
+/* Look up how large the special members are. */
+int fb_tar_measure_specials(struct fb_tar_source *tar, struct fb_reader *reader,
+                            forebay_error *error);
+
+/* A member that is open: `extract` is it. It points into itself. */
+struct fb_tar_extract {
+    struct fb_extract extract;
+    const struct fb_tar_source *tar;
+    uint64_t shard;
+    struct fb_input archive;     /* sparse: what its map and stretches lie in */
+    struct fb_tar_member member; /* special: what its headers say */
+};
+
 /* Open a member and look what it is. `work` is what decoders work in. On success the extract is the
  * caller's to close. */
 int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned field,
                 struct fb_reader *reader, void *work, struct fb_decoded *decoded,
-                struct fb_extract *extract, forebay_error *error);
+                struct fb_tar_extract *from, forebay_error *error);
 /* Only to open it. */
 int fb_tar_extract(const struct fb_tar_source *tar, uint64_t sample, unsigned column,
-                   struct fb_reader *reader, struct fb_extract *extract, forebay_error *error);
+                   struct fb_reader *reader, struct fb_tar_extract *from, forebay_error *error);
 
 /* Give the extensions their fields' names, those of `forebay pack` if it wrote the shards. */
 int fb_tar_packed_names(struct fb_tar_source *tar, const struct fb_log *log, forebay_error *error);

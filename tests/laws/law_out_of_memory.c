@@ -3,10 +3,12 @@
 #include "law.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "faults.h"
+#include "media.h"
 
 #define RUN_SECONDS 30      /* a run that takes longer hangs */
 #define POINTS_MAX 100000   /* more points of failure than any run has */
@@ -27,6 +29,17 @@ static void check_words(const forebay_error *error)
     assert_true(strlen(error->message) > 8);
 }
 
+static const struct media_kind *media; /* what is opened; NULL: scans */
+
+static int open_it(forebay_loader **loader, const char *cache, forebay_error *error)
+{
+    if (media)
+        return media_open(loader, media, error, "batch.size=16", "workers=2",
+                          "memory.budget=64MiB", cache, NULL);
+    return law_open_scans(loader, NULL, error, "batch.size=16", "batch.collate=pad", "workers=2",
+                          "memory.budget=32MiB", "memory.share=off", cache, NULL);
+}
+
 /* A complete use: open, one epoch, a live change, close. Errors are taken as they come. */
 static struct outcome use_once(bool cached)
 {
@@ -36,9 +49,7 @@ static struct outcome use_once(bool cached)
     forebay_batch *batch;
     int status;
 
-    outcome.opened = law_open_scans(&loader, NULL, &error, "batch.size=16", "batch.collate=pad",
-                                    "workers=2", "memory.budget=32MiB", "memory.share=off",
-                                    cached ? "memory.cache=4MiB" : "memory.cache=off", NULL);
+    outcome.opened = open_it(&loader, cached ? "memory.cache=4MiB" : "memory.cache=off", &error);
     if (outcome.opened) {
         check_words(&error);
         assert_null(loader);
@@ -136,6 +147,23 @@ static void every_open_fails_once(void **state)
     fail_each_once(FAULT_OPEN, false, 60);
 }
 
+/* Images, tar shards of every form and speech: fewer points each, as there are many kinds. */
+static void every_call_fails_once_of_every_other_kind(void **state)
+{
+    (void)state;
+    for (unsigned k = 0; k < media_kind_count; k++) {
+        media = &media_kinds[k];
+        use_once(false); /* the data is made */
+        setenv("XDG_CACHE_HOME", "/proc/nowhere", 1); /* no index is kept: every run scans */
+        printf("%s: ", media->name);
+        fail_each_once(FAULT_MEMORY, true, 60);
+        fail_each_once(FAULT_READ, false, 16);
+        fail_each_once(FAULT_SHORT, false, 16);
+        fail_each_once(FAULT_OPEN, false, 16);
+    }
+    media = NULL;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -144,6 +172,7 @@ int main(void)
         cmocka_unit_test(every_read_fails_once),
         cmocka_unit_test(every_read_is_short_once),
         cmocka_unit_test(every_open_fails_once),
+        cmocka_unit_test(every_call_fails_once_of_every_other_kind),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
