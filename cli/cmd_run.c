@@ -71,6 +71,7 @@ struct run {
     char name[64];
 
     struct progress progress;
+    struct memory_seen seen;
     forebay_loader *loader;
     uint64_t epoch, step; /* epochs ended, batches taken */
     uint64_t checksum;
@@ -81,8 +82,9 @@ struct run {
     uint64_t epoch_ns, epoch_bytes; /* when the epoch began, and `bytes` then */
     uint64_t ask_again_ns;          /* when statistics may be read again */
     uint64_t cache_said_ns;
-    uint64_t said_ns, said_samples; /* when the last speed line came, and `samples` then */
-    double said_wait_s;
+    uint64_t waited_ns;             /* in forebay_next */
+    /* When the last speed line came, and `samples` and `waited_ns` then: */
+    uint64_t said_ns, said_samples, said_waited_ns;
     char memory[96];
 };
 
@@ -156,17 +158,15 @@ static void bar_draw(struct run *run)
 static void speed_line(struct run *run, const char *where)
 {
     uint64_t now = fb_now_ns();
-    double seconds = (double)(now - run->said_ns) / 1e9, waited;
-    json_t *statistics = statistics_read(run->loader);
+    double seconds = (double)(now - run->said_ns) / 1e9;
+    double waited = (double)(run->waited_ns - run->said_waited_ns) / 1e9;
 
-    waited = statistics_number(statistics, "wait_s");
     progress_say(&run->progress, "[%s] Speed - %.1f samples/s, waiting for data %.1f%% of the time",
                  where, (double)(run->samples - run->said_samples) / seconds,
-                 100 * (waited - run->said_wait_s) / seconds);
-    json_decref(statistics);
+                 100 * waited / seconds);
     run->said_ns = now;
     run->said_samples = run->samples;
-    run->said_wait_s = waited;
+    run->said_waited_ns = run->waited_ns;
 }
 
 static int batch_use(struct run *run, const forebay_batch *batch, forebay_error *error)
@@ -183,7 +183,7 @@ static int batch_use(struct run *run, const forebay_batch *batch, forebay_error 
         char where[48];
 
         snprintf(where, sizeof(where), "Step %" PRIu64, run->step);
-        memory_line(&run->progress, where, run->warn);
+        memory_line(&run->progress, &run->seen, where, run->warn);
         speed_line(run, where);
     }
     return FOREBAY_OK;
@@ -222,10 +222,11 @@ static int stream(struct run *run, forebay_error *error)
 {
     run->drawn_ns = run->epoch_ns = run->said_ns = fb_now_ns();
     while (!is_over(run)) {
-        uint64_t samples = run->samples;
+        uint64_t samples = run->samples, began = fb_now_ns();
         forebay_batch *batch;
         int status = forebay_next_within(&batch, run->loader, POLL_NS, error);
 
+        run->waited_ns += fb_now_ns() - began;
         if (status == FOREBAY_OK) {
             status = batch_use(run, batch, error);
             forebay_batch_release(batch);
@@ -309,10 +310,11 @@ static int loader_open(struct run *run, struct settings *all, const struct fb_lo
         all->values[options.setting_count++] = epochs;
     }
     if (run->monitor_every)
-        memory_line(&run->progress, "Start", run->warn);
+        memory_line(&run->progress, &run->seen, "Start", run->warn);
     status = forebay_open(&run->loader, &options, error);
+    run->seen.again_ns = 0;
     if (!status && run->monitor_every)
-        memory_line(&run->progress, "After dataset creation", run->warn);
+        memory_line(&run->progress, &run->seen, "After dataset creation", run->warn);
     return status;
 }
 

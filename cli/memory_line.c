@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "memory/host.h"
 
@@ -17,24 +18,44 @@ static void process_text(char *text, size_t size, uint64_t total)
                  100.0 * (double)resident / (double)total);
 }
 
-void memory_line(struct progress *progress, const char *where, double warn)
+/* "used/total (share)" of the host, and the share that is used. */
+static double system_text(char *text, size_t size, const struct fb_host_memory *host)
 {
-    struct fb_host_memory host;
-    char process[64], system[64] = "n/a";
-    double used = 0, total;
+    double total = (double)host->total_bytes, used;
 
+    snprintf(text, size, "n/a");
+    if (host->total_bytes == FB_UNKNOWN || host->available_bytes == FB_UNKNOWN ||
+        !host->total_bytes)
+        return 0;
+    used = (total - (double)host->available_bytes) / total;
+    snprintf(text, size, "%.1f/%.1fGB (%.1f%%)", used * total / (double)FB_GIB,
+             total / (double)FB_GIB, 100 * used);
+    return used;
+}
+
+/* Batches of a moment need a line every few milliseconds: the host is asked so seldom that it costs
+ * at most a hundredth of the time. */
+static void look(struct memory_seen *seen)
+{
+    uint64_t now = fb_now_ns();
+    struct fb_host_memory host;
+
+    if (now < seen->again_ns)
+        return;
     fb_host_memory_read(&host, "");
-    process_text(process, sizeof(process), host.total_bytes);
-    if (host.total_bytes != FB_UNKNOWN && host.available_bytes != FB_UNKNOWN && host.total_bytes) {
-        total = (double)host.total_bytes;
-        used = (total - (double)host.available_bytes) / total;
-        snprintf(system, sizeof(system), "%.1f/%.1fGB (%.1f%%)", used * total / (double)FB_GIB,
-                 total / (double)FB_GIB, 100 * used);
-    }
-    progress_say(progress, "[%s] Memory - Process: %s, System: %s, GPU: n/a", where, process,
-                 system);
-    if (used > warn)
+    process_text(seen->process, sizeof(seen->process), host.total_bytes);
+    seen->used = system_text(seen->system, sizeof(seen->system), &host);
+    seen->again_ns = now + 100 * (fb_now_ns() - now);
+}
+
+void memory_line(struct progress *progress, struct memory_seen *seen, const char *where,
+                 double warn)
+{
+    look(seen);
+    progress_say(progress, "[%s] Memory - Process: %s, System: %s, GPU: n/a", where, seen->process,
+                 seen->system);
+    if (seen->used > warn)
         progress_say(progress, "\u26a0\ufe0f  WARNING: System memory usage is critically high "
                                "(%.1f%%)!\n   Consider reducing memory.budget, memory.cache or "
-                               "workers.", 100 * used);
+                               "workers.", 100 * seen->used);
 }

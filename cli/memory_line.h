@@ -6,8 +6,16 @@
 
 #include "progress.h"
 
+/* What the last line said of the host. */
+struct memory_seen {
+    char process[64], system[64];
+    double used;       /* share of the system's memory; 0 if it is not known */
+    uint64_t again_ns; /* when to look again; 0: at once */
+};
+
 /* "[<where>] Memory - Process: ...MB (...%), System: .../...GB (...%), GPU: n/a"; MB and GB are
  * 2^20 and 2^30, as there. Behind it a warning if more than `warn` (0 ... 1) of the system's
- * memory is used. What cannot be measured is "n/a". */
-void memory_line(struct progress *progress, const char *where, double warn);
+ * memory is used. What cannot be measured is "n/a". `seen` begins as zeros. */
+void memory_line(struct progress *progress, struct memory_seen *seen, const char *where,
+                 double warn);
 #endif

@@ -11,14 +11,20 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void check_number(const char *at, const char *end)
 {
-    char text[FB_NUMBER_BYTES + 1];
-    double value;
+    char text[FB_NUMBER_BYTES + FB_NUMBER_PADDING] = "";
+    double value = 0, quick = 0;
     size_t length = (size_t)(end - at);
+    enum fb_number status;
 
-    if (length > FB_NUMBER_BYTES || fb_number_f64(at, end, &value) != FB_NUMBER_OK)
+    if (length > FB_NUMBER_BYTES)
         return;
     memcpy(text, at, length);
-    text[length] = '\0';
+    status = fb_number_f64(at, end, &value);
+    if (fb_number_f64_padded(text, text + length, &quick) != status ||
+        (quick != value && !isnan(value)))
+        abort();
+    if (status != FB_NUMBER_OK)
+        return;
     if (!isnan(value) && value != strtod(text, NULL))
         abort();
 }

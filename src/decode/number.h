@@ -21,4 +21,10 @@ enum fb_number {
 /* The text is [at, end); *value is written only for OK. Any thread. */
 enum fb_number fb_number_f64(const char *at, const char *end, double *value);
 enum fb_number fb_number_i64(const char *at, const char *end, int64_t *value);
+
+/* The same where FB_NUMBER_PADDING bytes from `at` on may be read, whatever they are: short plain
+ * numbers take a third of the time. */
+#define FB_NUMBER_PADDING 17
+enum fb_number fb_number_f64_padded(const char *at, const char *end, double *value);
+enum fb_number fb_number_i64_padded(const char *at, const char *end, int64_t *value);
 #endif

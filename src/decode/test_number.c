@@ -13,9 +13,26 @@
 
 #include "base/mix.h"
 
+/* What lies behind a padded number may look like more of it. */
+static const char *padded(const char *text)
+{
+    static char room[FB_NUMBER_BYTES + FB_NUMBER_PADDING];
+
+    memset(room, '7', sizeof(room));
+    assert_true(strlen(text) < FB_NUMBER_BYTES);
+    memcpy(room, text, strlen(text));
+    return room;
+}
+
 static enum fb_number real(const char *text, double *value)
 {
-    return fb_number_f64(text, text + strlen(text), value);
+    const char *at = padded(text);
+    double quick = *value;
+    enum fb_number status = fb_number_f64(text, text + strlen(text), value);
+
+    assert_int_equal(fb_number_f64_padded(at, at + strlen(text), &quick), status);
+    assert_true((isnan(quick) && isnan(*value)) || memcmp(&quick, value, sizeof(quick)) == 0);
+    return status;
 }
 
 static void check_against_strtod(const char *text)
@@ -46,6 +63,24 @@ static void reals_are_those_of_strtod_to_the_last_bit(void **state)
             continue;
         snprintf(text, sizeof(text), "%.*g", (int)(1 + fb_random_next(&random) % 20), value);
         check_against_strtod(text);
+    }
+}
+
+static void short_plain_numbers_are_those_of_strtod(void **state)
+{
+    static const char letters[] = "0123456789.0123456789-+e ";
+    struct fb_random random = { 2 };
+
+    (void)state;
+    for (unsigned i = 0; i < 200000; i++) {
+        unsigned length = (unsigned)(fb_random_next(&random) % 19);
+        char text[24] = "";
+        double value = 42;
+
+        for (unsigned k = 0; k < length; k++)
+            text[k] = letters[fb_random_next(&random) % (i % 2 ? 21 : sizeof(letters) - 1)];
+        if (real(text, &value) == FB_NUMBER_OK)
+            check_against_strtod(text);
     }
 }
 
@@ -133,7 +168,11 @@ static void integers_know_their_range(void **state)
                   { "9223372036854775808", FB_NUMBER_RANGE, 0 },
                   { "-9223372036854775809", FB_NUMBER_RANGE, 0 },
                   { "99999999999999999999999999", FB_NUMBER_RANGE, 0 },
+                  { "-123456789012345", FB_NUMBER_OK, -123456789012345 },
+                  { "1234567890123456", FB_NUMBER_OK, 1234567890123456 },
                   { "1.0", FB_NUMBER_NONE, 0 },
+                  { "1.", FB_NUMBER_NONE, 0 },
+                  { "-", FB_NUMBER_NONE, 0 },
                   { "1e3", FB_NUMBER_NONE, 0 },
                   { "", FB_NUMBER_NONE, 0 },
                   { "99999999999999999999x", FB_NUMBER_NONE, 0 } };
@@ -143,9 +182,15 @@ static void integers_know_their_range(void **state)
         const char *text = cases[i].text;
         int64_t value = 0;
 
+        const char *at = padded(text);
+        int64_t quick = 0;
+
         if (fb_number_i64(text, text + strlen(text), &value) != cases[i].status ||
             value != cases[i].value)
             fail_msg("'%s' is %" PRId64, text, value);
+        if (fb_number_i64_padded(at, at + strlen(text), &quick) != cases[i].status ||
+            quick != cases[i].value)
+            fail_msg("'%s' is quickly %" PRId64, text, quick);
     }
 }
 
@@ -153,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reals_are_those_of_strtod_to_the_last_bit),
+        cmocka_unit_test(short_plain_numbers_are_those_of_strtod),
         cmocka_unit_test(halfway_cases_and_ends_of_the_range_are_exact),
         cmocka_unit_test(what_is_no_number_is_told_apart),
         cmocka_unit_test(integers_know_their_range),

@@ -3,29 +3,23 @@
 #include <assert.h>
 #include <math.h>
 
-#include "base/mix.h"
 #include "base/size.h"
+#include "order/permutation_wide.h"
 
-#define ROUND_STEP 0x9e3779b97f4a7c15u /* between the rounds' keys */
 /* In small domains six rounds do not reach all n! permutations evenly (counted for n = 5, 6, 7),
  * and two odd radices only half of them. Nobody shuffles enough so small sets for the cost to
  * matter. */
 #define FEW 256
-#define MOST ((uint64_t)1 << 40) /* more, and the reciprocal would not be exact */
-
-static inline uint64_t high_product(uint64_t x, uint64_t y)
-{
-    return (uint64_t)(((fb_u128)x * y) >> 64);
-}
+#define MOST ((uint64_t)1 << 40) /* more, and the reciprocal would not be exact; a, b < 2^32, too */
 
 /* A number below `radix` from a half and its round's key. Two multiplications mix enough: only the
  * high bits are used. */
 static inline uint64_t round_value(uint64_t half, uint64_t key, uint64_t radix)
 {
-    uint64_t mixed = (half + key) * 0xbf58476d1ce4e5b9u;
+    uint64_t mixed = (half + key) * FB_PERMUTATION_MIX_1;
 
-    mixed = (mixed ^ (mixed >> 32)) * 0x94d049bb133111ebu;
-    return high_product(mixed ^ (mixed >> 29), radix);
+    mixed = (mixed ^ (mixed >> 32)) * FB_PERMUTATION_MIX_2;
+    return fb_high_product(mixed ^ (mixed >> 29), radix);
 }
 
 static inline uint64_t plus(uint64_t x, uint64_t y, uint64_t radix)
@@ -64,11 +58,11 @@ uint64_t fb_permutation_apply(const struct fb_permutation *permutation, uint64_t
 
     assert(x < permutation->n);
     do {
-        uint64_t high = high_product(x, permutation->reciprocal), low = x - high * b;
+        uint64_t high = fb_permutation_divide(permutation, x), low = x - high * b;
 
         for (uint64_t i = 0; i < permutation->rounds; i += 2) {
-            high = plus(high, round_value(low, key + i * ROUND_STEP, a), a);
-            low = plus(low, round_value(high, key + (i + 1) * ROUND_STEP, b), b);
+            high = plus(high, round_value(low, key + i * FB_PERMUTATION_STEP, a), a);
+            low = plus(low, round_value(high, key + (i + 1) * FB_PERMUTATION_STEP, b), b);
         }
         x = high * b + low;
     } while (x >= permutation->n);
@@ -82,14 +76,14 @@ static inline void apply_four(const struct fb_permutation *permutation, uint64_t
     uint64_t high[4], low[4];
 
     for (unsigned k = 0; k < 4; k++) {
-        high[k] = high_product(x[k], permutation->reciprocal);
+        high[k] = fb_permutation_divide(permutation, x[k]);
         low[k] = x[k] - high[k] * b;
     }
     for (uint64_t i = 0; i < permutation->rounds; i += 2) {
         for (unsigned k = 0; k < 4; k++)
-            high[k] = plus(high[k], round_value(low[k], key + i * ROUND_STEP, a), a);
+            high[k] = plus(high[k], round_value(low[k], key + i * FB_PERMUTATION_STEP, a), a);
         for (unsigned k = 0; k < 4; k++)
-            low[k] = plus(low[k], round_value(high[k], key + (i + 1) * ROUND_STEP, b), b);
+            low[k] = plus(low[k], round_value(high[k], key + (i + 1) * FB_PERMUTATION_STEP, b), b);
     }
     for (unsigned k = 0; k < 4; k++)
         x[k] = high[k] * b + low[k];
@@ -110,8 +104,13 @@ static uint64_t walk_on(const struct fb_permutation *permutation, uint64_t x)
 void fb_permutation_apply_many(const struct fb_permutation *permutation, uint64_t *x,
                                uint64_t count)
 {
-    uint64_t i = 0;
+    uint64_t wide = fb_permutation_has_wide() ? count - count % FB_PERMUTATION_WIDE : 0, i = 0;
 
+    for (; i < wide; i += FB_PERMUTATION_WIDE) {
+        fb_permutation_rounds_wide(permutation, x + i);
+        for (unsigned k = 0; k < FB_PERMUTATION_WIDE; k++)
+            x[i + k] = walk_on(permutation, x[i + k]);
+    }
     for (; i + 4 <= count; i += 4) {
         apply_four(permutation, x + i);
         for (unsigned k = 0; k < 4; k++)
@@ -127,11 +126,11 @@ uint64_t fb_permutation_invert(const struct fb_permutation *permutation, uint64_
 
     assert(y < permutation->n);
     do {
-        uint64_t high = high_product(y, permutation->reciprocal), low = y - high * b;
+        uint64_t high = fb_permutation_divide(permutation, y), low = y - high * b;
 
         for (uint64_t i = permutation->rounds; i > 0; i -= 2) {
-            low = minus(low, round_value(high, key + (i - 1) * ROUND_STEP, b), b);
-            high = minus(high, round_value(low, key + (i - 2) * ROUND_STEP, a), a);
+            low = minus(low, round_value(high, key + (i - 1) * FB_PERMUTATION_STEP, b), b);
+            high = minus(high, round_value(low, key + (i - 2) * FB_PERMUTATION_STEP, a), a);
         }
         y = high * b + low;
     } while (y >= permutation->n);

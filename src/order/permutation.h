@@ -29,8 +29,8 @@ static inline struct fb_permutation fb_permutation_keyed(struct fb_permutation p
 
 /* x < n in, one below n out; invert(apply(x)) == x. */
 uint64_t fb_permutation_apply(const struct fb_permutation *permutation, uint64_t x);
-/* The same for many, in place: three times as fast, because each step waits for the one before it
- * and four of them can wait side by side. */
+/* The same for many, in place: several times as fast, because each step waits for the one before it
+ * and many can wait side by side. */
 void fb_permutation_apply_many(const struct fb_permutation *permutation, uint64_t *x,
                                uint64_t count);
 uint64_t fb_permutation_invert(const struct fb_permutation *permutation, uint64_t y);

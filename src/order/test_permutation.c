@@ -11,6 +11,19 @@
 
 #include "base/mix.h"
 
+#define MANY 39 /* wide registers twice, four side by side, and three left over */
+
+static void check_many(const struct fb_permutation *permutation, uint64_t from, uint64_t count)
+{
+    uint64_t many[MANY];
+
+    for (uint64_t i = 0; i < count; i++)
+        many[i] = from + i;
+    fb_permutation_apply_many(permutation, many, count);
+    for (uint64_t i = 0; i < count; i++)
+        assert_int_equal(many[i], fb_permutation_apply(permutation, from + i));
+}
+
 static void check_bijection(uint64_t n, uint64_t key)
 {
     struct fb_permutation permutation = fb_permutation_make(n, key);
@@ -23,16 +36,23 @@ static void check_bijection(uint64_t n, uint64_t key)
         seen[y] = 1;
         assert_int_equal(fb_permutation_invert(&permutation, y), x);
     }
-    for (uint64_t from = 0; from < n; from += 7) {
-        uint64_t many[7], count = n - from < 7 ? n - from : 7;
-
-        for (uint64_t i = 0; i < count; i++)
-            many[i] = from + i;
-        fb_permutation_apply_many(&permutation, many, count);
-        for (uint64_t i = 0; i < count; i++)
-            assert_int_equal(many[i], fb_permutation_apply(&permutation, from + i));
-    }
+    for (uint64_t from = 0; from < n; from += MANY)
+        check_many(&permutation, from, n - from < MANY ? n - from : MANY);
     free(seen);
+}
+
+static void many_at_once_are_the_same_as_one_by_one_in_large_domains(void **state)
+{
+    (void)state;
+    for (unsigned bits = 20; bits <= 40; bits++)
+        for (uint64_t less = 0; less < 3; less++) {
+            uint64_t n = ((uint64_t)1 << bits) - less * 12345;
+            struct fb_permutation permutation = fb_permutation_make(n, fb_mix(n));
+
+            for (uint64_t i = 0; i < 50; i++)
+                check_many(&permutation, fb_mix(i) % (n - MANY), MANY);
+            check_many(&permutation, n - MANY, MANY);
+        }
 }
 
 static void every_value_comes_once_and_goes_back(void **state)
@@ -214,6 +234,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_value_comes_once_and_goes_back),
+        cmocka_unit_test(many_at_once_are_the_same_as_one_by_one_in_large_domains),
         cmocka_unit_test(large_domains_go_back_at_sampled_values),
         cmocka_unit_test(of_few_values_every_permutation_is_as_likely),
         cmocka_unit_test(positions_tell_nothing_about_values),

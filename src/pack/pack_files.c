@@ -293,6 +293,26 @@ static json_t *shards_json(const struct fb_pack_plan *plan)
     return shards;
 }
 
+/* With the samples of each folder, without which nobody can tell where one ends: unless units are
+ * missing, or there are so many folders that the index's head would not be read. */
+static json_t *sequences_json(const struct fb_pack_plan *plan)
+{
+    const struct fb_source *source = plan->source;
+    json_t *object = json_pack("{s:s, s:I, s:I}", "each", "sequence", "sequence",
+                               (json_int_t)plan->config->source_sequence.value, "stride",
+                               (json_int_t)plan->config->source_stride.value);
+    json_t *groups = json_array();
+
+    for (uint64_t g = 0; g < source->group_count; g++)
+        json_array_append_new(groups, json_integer((json_int_t)(source->group_ends[g] -
+                                                                (g ? source->group_ends[g - 1]
+                                                                   : 0))));
+    if (object && !plan->skipped && source->group_count <= FB_PACK_GROUPS_TOLD)
+        json_object_set(object, "groups", groups);
+    json_decref(groups);
+    return object;
+}
+
 /* How samples are made of the units, where a unit is not a sample. */
 static json_t *samples_json(const struct fb_pack_plan *plan)
 {
@@ -305,10 +325,8 @@ static json_t *samples_json(const struct fb_pack_plan *plan)
                          (json_int_t)config->source_window.value, "stride",
                          (json_int_t)config->source_stride.value, "tail",
                          fb_config_word("source.tail", config->source_tail));
-    if (plan->walk.by_unit)
-        return json_pack("{s:s, s:I, s:I}", "each", "sequence", "sequence",
-                         (json_int_t)config->source_sequence.value, "stride",
-                         (json_int_t)config->source_stride.value);
+    if (config->source_kind == FB_KIND_BIN && plan->walk.by_unit)
+        return sequences_json(plan);
     return json_pack("{s:s}", "each", "unit");
 }
 

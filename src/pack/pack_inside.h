@@ -117,6 +117,7 @@ int fb_pack_journal_open(struct fb_pack_plan *plan, int *fd, const struct fb_log
                          forebay_error *error);
 int fb_pack_journal_add(const struct fb_pack_plan *plan, int fd, uint64_t number,
                         forebay_error *error);
+#define FB_PACK_GROUPS_TOLD 1500 /* 16 KiB of the index, of which 32 are read */
 /* The index in its place, the journal gone. */
 int fb_pack_index_write(const struct fb_pack_plan *plan, forebay_error *error);
 int fb_pack_write_failed(const char *path, forebay_error *error);

@@ -65,7 +65,7 @@ void fb_batch_begin(struct fb_batch *batch, struct fb_cursor at, uint64_t first,
     batch->run = 1;
     batch->taken = batch->done = 0;
     batch->active = 0;
-    batch->cancelled = batch->ready = false;
+    batch->cancelled = batch->ready = batch->sealed = false;
     batch->hits = batch->misses = batch->bytes_read = batch->skipped = batch->replaced = 0;
     batch->error_at = UINT64_MAX;
     batch->failure_count = 0;

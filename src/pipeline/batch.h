@@ -46,6 +46,7 @@ struct fb_batch {
     uint64_t taken, done; /* samples */
     unsigned active;      /* workers inside */
     bool cancelled, ready;
+    bool sealed; /* before its turn came, by the one worker that filled all of it */
     uint64_t hits, misses, bytes_read, skipped, replaced;
     uint64_t error_at; /* which sample `error` is of: the first in order wins; UINT64_MAX: none */
     forebay_error error;

@@ -45,7 +45,8 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
 
         if (column->wanted && source->fields[f].finished)
             most = fb_max(most, unit);
-        if (!converts && !(cached && source->sliced))
+        /* A slice of a unit that is read whole: to be admitted, or because it cannot be otherwise. */
+        if (!converts && !(source->sliced && (cached || !source->rows_alone)))
             continue;
         most = fb_max(most, source->rows_alone
                                 ? fb_max(FB_CHUNK_BYTES, row_bytes_max(source, &source->fields[f]))

@@ -190,6 +190,26 @@ static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *han
     open_done_locked(pipeline, batch, prepared, bytes, generation, &error);
 }
 
+/* A small batch that needs nothing but what a free slot has is one worker's from the start, who
+ * finds out its samples while others open the next. NULL: it is to be opened. */
+static struct fb_batch *claim_batch_locked(struct fb_pipeline *pipeline)
+{
+    struct fb_batch *batch = pipeline->free;
+    struct fb_walk *open = &pipeline->open;
+
+    /* What the slot was used for last tells that it is large enough, and that one run fills it. */
+    if (pipeline->upload || !pipeline->collation.fixed || !batch || !batch->memory ||
+        batch->count != pipeline->batch_size || batch->run < batch->count)
+        return NULL;
+    walk_on_locked(pipeline);
+    pipeline->free = batch->next;
+    fb_batch_begin(batch, open->at, open->first,
+                   fb_min(pipeline->batch_size, open->count - open->first));
+    *fb_ring_at(pipeline, pipeline->tail++) = batch;
+    open->first += batch->count;
+    return batch;
+}
+
 /* ---- Filling a batch: runs of its samples, by many workers ---- */
 
 /* What one worker found out about its run, told to the batch under the lock. */
@@ -309,10 +329,27 @@ bool fb_work_make(struct fb_pipeline *pipeline, struct fb_hands *hands, struct f
     return batch->error_at == UINT64_MAX;
 }
 
-static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands,
-                            struct fb_batch *batch)
+/* Samples that were claimed unseen: which they are, and where they go. */
+static bool prepare_claimed(struct fb_pipeline *pipeline, struct fb_hands *hands,
+                            struct fb_batch *batch, struct outcome *outcome)
 {
-    uint64_t from = batch->taken, to = fb_min(batch->count, from + batch->run);
+    uint64_t bytes;
+
+    if (pipeline->used_once) /* what comes in the last epoch need not be kept */
+        fb_cache_last_epoch(pipeline->options.cache,
+                            batch->at.epoch + 1 == pipeline->options.epochs);
+    if (prepare(pipeline, hands, batch, &bytes, &outcome->error))
+        return true;
+    outcome->error_at = 0;
+    return false;
+}
+
+/* The next run of the batch or, `claimed`, all of it, of which not even the samples are known. */
+static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands,
+                            struct fb_batch *batch, bool claimed)
+{
+    uint64_t from = batch->taken, to = claimed ? batch->count
+                                               : fb_min(batch->count, from + batch->run);
     uint64_t bytes_before, read_before, began = fb_now_ns();
     struct outcome outcome;
 
@@ -327,10 +364,17 @@ static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands
     hands->hits = hands->misses = hands->copy_ns = 0;
     bytes_before = fb_reader_bytes(hands->reader);
     read_before = fb_reader_spent_ns(hands->reader);
-    fill_samples(pipeline, hands, batch, from, to, &outcome);
+    if (!claimed || prepare_claimed(pipeline, hands, batch, &outcome))
+        fill_samples(pipeline, hands, batch, from, to, &outcome);
+    if (to - from == batch->count) { /* nobody else is at it */
+        tell_locked(batch, &outcome);
+        seal(pipeline, hands, batch);
+        batch->sealed = true;
+    }
 
     pthread_mutex_lock(&pipeline->lock);
-    tell_locked(batch, &outcome);
+    if (!batch->sealed)
+        tell_locked(batch, &outcome);
     batch->hits += hands->hits;
     batch->misses += hands->misses;
     batch->bytes_read += fb_reader_bytes(hands->reader) - bytes_before;
@@ -339,9 +383,11 @@ static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands
     pipeline->figures.copy_ns += hands->copy_ns;
     batch->done += to - from;
     if (batch->done == batch->count && !batch->cancelled) {
-        pthread_mutex_unlock(&pipeline->lock);
-        seal(pipeline, hands, batch);
-        pthread_mutex_lock(&pipeline->lock);
+        if (!batch->sealed) {
+            pthread_mutex_unlock(&pipeline->lock);
+            seal(pipeline, hands, batch);
+            pthread_mutex_lock(&pipeline->lock);
+        }
         batch->ready = true;
         if (!batch->cancelled && *fb_ring_at(pipeline, pipeline->head) == batch)
             pthread_cond_broadcast(&pipeline->ready);
@@ -369,6 +415,8 @@ void fb_work_cancel_locked(struct fb_pipeline *pipeline)
 
 bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
 {
+    struct fb_batch *claimed;
+
     if (fb_upload_step_locked(pipeline, false)) /* what is ready first: it takes a moment only */
         return true;
     if (!pipeline->started || pipeline->running >= pipeline->cpu_share)
@@ -377,12 +425,16 @@ bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
         struct fb_batch *batch = *fb_ring_at(pipeline, place);
 
         if (batch->taken < batch->count) {
-            fill_run_locked(pipeline, hands, batch);
+            fill_run_locked(pipeline, hands, batch, false);
             return true;
         }
     }
     if (!may_open_locked(pipeline))
         return false;
-    open_batch_locked(pipeline, hands);
+    claimed = claim_batch_locked(pipeline);
+    if (claimed)
+        fill_run_locked(pipeline, hands, claimed, true);
+    else
+        open_batch_locked(pipeline, hands);
     return true;
 }

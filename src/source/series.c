@@ -12,6 +12,7 @@
 #include "source/source_kinds.h"
 #include "source/join.h"
 
+#define PIECE_BYTES 8192 /* of a column, on the stack */
 #define OPEN_FILES_MAX 4096 /* and at most a quarter of what the process may have */
 
 /* ---- What a file says of itself ---- */
@@ -52,10 +53,6 @@ static int check_npy(const struct about *about, forebay_error *error)
 
     if (npy->ndim == 0)
         return fb_fail(error, FOREBAY_BAD_DATA, "it is a single number, expected rows");
-    if (npy->fortran)
-        return fb_fail(error, FOREBAY_BAD_DATA,
-                       "its rows are not contiguous (Fortran order): save "
-                       "numpy.ascontiguousarray(a)");
     if (about->file_bytes - npy->header_bytes != npy->data_bytes)
         return fb_fail(error, FOREBAY_BAD_DATA,
                        "it has %" PRIu64 " bytes behind its header, and "
@@ -135,6 +132,7 @@ static void note(struct fb_series_field *field, struct fb_series *series, const 
     series->rows = about->npy.shape[0];
     series->header = (uint32_t)about->npy.header_bytes;
     series->swapped = about->npy.swapped;
+    series->fortran = about->npy.fortran;
 }
 
 static int look_at_all(struct fb_series_set *set, struct fb_reader *reader,
@@ -360,14 +358,41 @@ static int open_unit(const struct fb_series_set *set, uint64_t unit, const char 
     return FOREBAY_OK;
 }
 
+/* Rows of an array in Fortran order: a piece of each column, and nothing but that. */
+static int read_fortran(const struct fb_series_field *field, const struct fb_series *series, int fd,
+                        const char *path, uint64_t first, uint64_t rows, void *to,
+                        struct fb_reader *reader, forebay_error *error)
+{
+    struct fb_npy npy = { .dtype = field->dtype,
+                          .fortran = true,
+                          .ndim = field->ndim,
+                          .data_bytes = series->rows * field->row_bytes };
+    uint64_t size = forebay_dtype_bytes(field->dtype), step = PIECE_BYTES / size;
+    char piece[PIECE_BYTES];
+
+    memcpy(npy.shape, field->shape, sizeof(npy.shape));
+    npy.shape[0] = series->rows;
+    for (uint64_t column = 0; column < field->row_numbers; column++)
+        for (uint64_t done = 0; done < rows; done += step) {
+            uint64_t at = column * series->rows + first + done, count = fb_min(step, rows - done);
+            int status = fb_reader_read(reader, fd, path, piece, count * size,
+                                        series->header + at * size, error);
+
+            if (status)
+                return status;
+            fb_npy_place(&npy, to, first, rows, piece, at, count);
+        }
+    return FOREBAY_OK;
+}
+
 int fb_series_read(const struct fb_series_set *set, uint64_t unit, uint64_t first, uint64_t rows,
                    void *to, struct fb_reader *reader, forebay_error *error)
 {
     const struct fb_series_field *field = fb_series_field(set, unit);
     const struct fb_series *series = &set->series[unit];
     int fd = atomic_load_explicit(&set->open_files[unit], memory_order_acquire) - 1, status = 0;
-    uint64_t bytes = rows * field->row_bytes;
     char path[FB_PATH_BYTES] = "";
+    const char *name;
     bool keep = true;
 
     if (fd < 0) {
@@ -377,8 +402,12 @@ int fb_series_read(const struct fb_series_set *set, uint64_t unit, uint64_t firs
     }
     if (status)
         return status;
-    status = fb_reader_read(reader, fd, path[0] ? path : fb_files_name(&field->files, series->file),
-                            to, bytes, series->header + first * field->row_bytes, error);
+    name = path[0] ? path : fb_files_name(&field->files, series->file);
+    if (series->fortran)
+        status = read_fortran(field, series, fd, name, first, rows, to, reader, error);
+    else
+        status = fb_reader_read(reader, fd, name, to, rows * field->row_bytes,
+                                series->header + first * field->row_bytes, error);
     if (!keep)
         close(fd);
     if (!status && series->swapped)

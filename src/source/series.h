@@ -28,6 +28,7 @@ struct fb_series {
     uint32_t header; /* bytes before the first row */
     uint8_t fault;   /* enum fb_series_fault */
     bool swapped;    /* the other byte order than this machine's */
+    bool fortran;    /* column after column: rows are gathered from all of them */
 };
 
 /* What the files of one field have in common. */

@@ -19,7 +19,7 @@
 #include "source/table_keep.h"
 
 #define SCRATCH_BYTES ((uint64_t)64 * 1024)
-#define AHEAD 8 /* rows that are on their way from memory while one is copied */
+#define AHEAD 24 /* rows that are on their way from memory while one is copied */
 #define FIELD "data"
 
 struct table_source {

@@ -59,8 +59,8 @@ int fb_table_chunk_open(struct fb_table_chunk *chunk, const struct fb_table *tab
     chunk->rows_bytes = rows_room(table);
     chunk->text = fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1,
                                1, "parsing text", error);
-    chunk->cell =
-        fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES, 1, "parsing text", error);
+    chunk->cell = fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES + FB_NUMBER_PADDING, 1,
+                               "parsing text", error);
     chunk->ends =
         fb_block_new(budget, FB_STAGE_SCRATCH, ENDS, sizeof(*chunk->ends), "parsing text", error);
     chunk->rows =
@@ -79,7 +79,8 @@ void fb_table_chunk_close(struct fb_table_chunk *chunk)
 
     fb_block_free(budget, FB_STAGE_SCRATCH, chunk->text, FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1,
                   1);
-    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->cell, FB_TABLE_TEXT_BYTES, 1);
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->cell, FB_TABLE_TEXT_BYTES + FB_NUMBER_PADDING,
+                  1);
     fb_block_free(budget, FB_STAGE_SCRATCH, chunk->ends, ENDS, sizeof(*chunk->ends));
     fb_block_free(budget, FB_STAGE_SCRATCH, chunk->rows, chunk->rows_bytes, 1);
     fb_block_free(budget, FB_STAGE_SCRATCH, chunk->wider, chunk->table->column_count, 1);
@@ -168,7 +169,7 @@ static int put_i64(struct fb_table_chunk *chunk, const struct fb_table_column *c
                    const char *at, const char *end, char *to)
 {
     int64_t value;
-    enum fb_number found = fb_number_i64(at, end, &value);
+    enum fb_number found = fb_number_i64_padded(at, end, &value);
 
     if (found == FB_NUMBER_OK) {
         if (chunk->table->matrix)
@@ -189,7 +190,7 @@ static int put_real(struct fb_table_chunk *chunk, const struct fb_table_column *
                     const char *at, const char *end, char *to)
 {
     double value;
-    enum fb_number found = fb_number_f64(at, end, &value);
+    enum fb_number found = fb_number_f64_padded(at, end, &value);
 
     if (found == FB_NUMBER_OK && !isnan(value))
         return store(chunk, column, value, at, end, to);

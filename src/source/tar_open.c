@@ -275,7 +275,7 @@ static int choose_fields(struct opening *opening, forebay_error *error)
 {
     struct fb_tar_source *tar = opening->tar;
     unsigned columns[FB_TAR_EXTENSIONS];
-    int status = fb_tar_packed_names(tar, opening->log, error);
+    int status = fb_tar_packed_names(tar, error);
 
     if (status)
         return status;
@@ -591,6 +591,7 @@ int fb_tar_open(struct fb_source **out, const struct fb_config *config, struct f
     struct fb_tar_source *tar =
         fb_block_new(budget, FB_STAGE_INDEX, 1, sizeof(*tar), "tar source", error);
     struct opening opening = { .tar = tar, .config = config, .log = log };
+    struct fb_source *made;
     int status;
 
     if (!tar)
@@ -600,11 +601,15 @@ int fb_tar_open(struct fb_source **out, const struct fb_config *config, struct f
     tar->files = (struct fb_files){ .list.budget = budget,
                                     .folders.budget = budget,
                                     .names.budget = budget };
+    made = &tar->base;
     status = open_with_hands(&opening, error);
+    if (!status)
+        status = fb_tar_made_open(&made, &tar->made, budget, log, error);
+    fb_tar_made_release(&tar->made, budget);
     if (status) {
         fb_tar_close(&tar->base);
         return status;
     }
-    *out = &tar->base;
+    *out = made;
     return FOREBAY_OK;
 }

@@ -1,6 +1,6 @@
 /*
- * tar_packed.c -- what the index of `forebay pack` says of its shards: their fields' own names
- * (docs/pack.md). It is somebody's file like any other: if it is not what it should be, the fields
+ * tar_packed.c -- what the index of `forebay pack` says of its shards: their fields' own names, and
+ * what samples are made of (docs/pack.md). It is somebody's file like any other: if it is not what it should be, the fields
  * are called by their extensions.
  */
 #include <fcntl.h>
@@ -145,22 +145,12 @@ static void names_take(struct fb_tar_index *index, const json_t *fields)
     }
 }
 
-/* A sequence or window is not put together again here: that is said. */
-static void units_say(const json_t *index, const struct fb_log *log)
-{
-    const char *each =
-        json_string_value(json_object_get(json_object_get(index, "made_of"), "each"));
-
-    if (each && strcmp(each, "unit") != 0)
-        fb_say(log, "tar: these shards were packed from samples that are each a %.20s; a sample "
-               "here is a whole unit of them", each);
-}
-
-int fb_tar_packed_names(struct fb_tar_source *tar, const struct fb_log *log, forebay_error *error)
+int fb_tar_packed_names(struct fb_tar_source *tar, forebay_error *error)
 {
     struct fb_tar_extension *extensions = tar->index.extensions;
     char path[FB_PATH_BYTES], *head;
     json_t *index = NULL;
+    int status = FOREBAY_OK;
 
     for (unsigned i = 0; i < tar->index.extension_count; i++)
         memcpy(extensions[i].field, extensions[i].name, FB_NAME_BYTES);
@@ -173,10 +163,10 @@ int fb_tar_packed_names(struct fb_tar_source *tar, const struct fb_log *log, for
         index = index_read(path, head);
     if (index) {
         names_take(&tar->index, json_object_get(index, "fields"));
-        units_say(index, log);
+        status = fb_tar_made_read(&tar->made, index, tar->budget, error);
         json_decref(index);
     }
     fb_block_free(tar->budget, FB_STAGE_INDEX, head, HEAD_BYTES + 2, 1);
     fb_budget_refund(tar->budget, FB_STAGE_INDEX, JSON_BYTES);
-    return head ? FOREBAY_OK : fb_failed(error);
+    return head ? status : fb_failed(error);
 }

@@ -13,6 +13,7 @@
 #include "source/source_kinds.h"
 #include "source/tar_chunks.h"
 #include "source/tar_index.h"
+#include "source/tar_made.h"
 
 #define FB_TAR_FIELDS 256
 #define FB_TAR_BROKEN UINT64_MAX
@@ -58,6 +59,7 @@ struct fb_tar_source {
     uint64_t picture_largest;     /* of their files */
     uint32_t rate;                /* of sounds; 0: any */
     uint64_t frames_max;          /* of a sound; 0: any */
+    struct fb_tar_made made;      /* what samples are made of, if the units were packed */
 };
 
 static inline const struct fb_tar_cell *fb_tar_cell_of(const struct fb_tar_source *tar,
@@ -100,8 +102,9 @@ int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned field
 int fb_tar_extract(const struct fb_tar_source *tar, uint64_t sample, unsigned column,
                    struct fb_reader *reader, struct fb_tar_extract *from, forebay_error *error);
 
-/* Give the extensions their fields' names, those of `forebay pack` if it wrote the shards. */
-int fb_tar_packed_names(struct fb_tar_source *tar, const struct fb_log *log, forebay_error *error);
+/* Give the extensions their fields' names, those of `forebay pack` if it wrote the shards. What
+ * its index says of samples goes to `made`. */
+int fb_tar_packed_names(struct fb_tar_source *tar, forebay_error *error);
 
 /* The two ends of its life: open is in tar_open.c. */
 int fb_tar_open(struct fb_source **out, const struct fb_config *config, struct fb_budget *budget,

@@ -73,6 +73,24 @@ static void write_series(const char *name, unsigned tag, unsigned rows, bool npy
     write_file(name, header, npy ? 128 : 0, values, rows * 8);
 }
 
+/* [rows, 3, 2] f32 column after column: element (r, i, j) is 100 * r + 10 * i + j. */
+static void write_fortran(const char *name, unsigned rows)
+{
+    float values[512];
+    char header[129];
+    int length = snprintf(header, sizeof(header),
+                          "\x93NUMPY\x01%c\x76%c{'descr': '<f4', 'fortran_order': True, "
+                          "'shape': (%u, 3, 2), }",
+                          0, 0, rows);
+
+    memset(header + length, ' ', sizeof(header) - 1 - (size_t)length);
+    header[127] = '\n';
+    assert_true(rows * 6 <= 512);
+    for (unsigned at = 0; at < rows * 6; at++)
+        values[at] = (float)(100 * (at % rows) + 10 * (at / rows % 3) + at / rows / 3);
+    write_file(name, header, 128, values, rows * 24);
+}
+
 static int open_source(const char *yaml)
 {
     forebay_options options = FOREBAY_OPTIONS_INIT;
@@ -102,6 +120,23 @@ static uint64_t load_sample(uint64_t sample, unsigned f, void *to)
     load.bytes = load.rows * source->fields[f].cell_bytes;
     assert_int_equal(source->ops->load(source, &load, &error), 0);
     return load.rows;
+}
+
+static void a_file_in_fortran_order_gives_its_rows(void **state)
+{
+    float values[24];
+
+    (void)state;
+    write_fortran("f.npy", 50);
+    assert_int_equal(open_source("source: {kind: windows, path: %s/*.npy, window: 4, stride: 3}"),
+                     0);
+    assert_int_equal(source->sample_count, 16);
+    for (unsigned sample = 0; sample < 16; sample++) {
+        assert_int_equal(load_sample(sample, 0, values), 4);
+        for (unsigned at = 0; at < 24; at++)
+            assert_true(values[at] == (float)(100 * (3 * sample + at / 6) + 10 * (at / 2 % 3) +
+                                              at % 2));
+    }
 }
 
 static void no_window_crosses_a_file(void **state)
@@ -328,6 +363,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
         TEST(no_window_crosses_a_file),
+        TEST(a_file_in_fortran_order_gives_its_rows),
         TEST(the_tail_is_one_shorter_window_if_padded),
         TEST(several_fields_are_cut_alike),
         TEST(fields_of_unequal_length_are_one_broken_sample),

@@ -172,7 +172,7 @@ def test_scans_of_overlapping_sequences_are_packed_once(result, config, tmp_path
     assert list(found) == [f"{drive}/{number}.points.npy" for drive in "ab" for number in range(6)]
     np.testing.assert_array_equal(found["b/4.points.npy"], np.full((5, 4), ord("b") + 4, "f4"))
     index = json.loads((tmp_path / "out.json").read_text())
-    assert index["made_of"] == {"each": "sequence", "sequence": 3, "stride": 1}
+    assert index["made_of"] == {"each": "sequence", "sequence": 3, "stride": 1, "groups": [4, 4]}
     assert (index["samples"], index["units"]) == (8, 12)
 
 
