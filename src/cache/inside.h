@@ -27,6 +27,7 @@ struct fb_cache {
     atomic_int policy;                 /* the effective one */
     atomic_bool several_jobs, last_epoch;
     _Atomic uint64_t draws; /* random numbers drawn */
+    _Atomic uint64_t spare; /* a page of one that is bad, too; any number */
     atomic_bool indebted;   /* owed > 0 */
 
     pthread_mutex_t lock;

@@ -20,6 +20,7 @@ struct fb_candidate {
     uint64_t unit;
     uint64_t when; /* lru: last use; next-use: next use, UINT64_MAX: not known */
     uint64_t bytes;
+    uint64_t page; /* one of its pages, of a resident */
 };
 
 /* What loading a unit costs: about `each` + `per_byte` x bytes nanoseconds, from those seen. */

@@ -11,6 +11,7 @@
 
 #define OS_PAGE ((uint64_t)4096)
 #define CHAIN 16 /* pages in a median unit: half a page of waste is then 3 % of it */
+#define PAGE_LEAST ((uint64_t)256)
 #define PAGE_BYTES_MAX ((uint64_t)1 << 40)
 
 _Static_assert(sizeof(struct fb_entry) == 32, "an index of at most 48 bytes per unit");
@@ -46,15 +47,25 @@ static uint64_t pages_wanted(const struct fb_geometry *geometry,
     return fb_min(fb_min(all, most), FB_UNITS_MAX);
 }
 
+/* A sixteenth of the median. Small units have smaller pages than the system's, for half a page is
+ * lost at the end of each; but a page has 9 bytes of index, so there is an end to that. */
+static uint64_t page_for(uint64_t median)
+{
+    uint64_t sixteenth = median / CHAIN;
+
+    if (sixteenth >= OS_PAGE)
+        return sixteenth & ~(OS_PAGE - 1);
+    return fb_max(sixteenth & ~(PAGE_LEAST / 4 - 1), PAGE_LEAST);
+}
+
 int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_options *options,
                        bool shared, forebay_error *error)
 {
-    uint64_t sixteenth = options->unit_bytes_median / CHAIN & ~(OS_PAGE - 1);
     struct fb_geometry chosen = {
         .entries = units_covered(options),
         .page_bytes = options->unit_bytes   ? options->unit_bytes
                       : options->page_bytes ? options->page_bytes
-                                            : fb_max(sixteenth, OS_PAGE),
+                                            : page_for(options->unit_bytes_median),
         .rows = shared ? FB_ROWS_MAX : 1,
         .pins = (uint32_t)fb_min(fb_max(options->pins_max, shared ? 64 : 1), FB_PINS_MAX),
         .chained = options->unit_bytes == 0,

@@ -87,39 +87,50 @@ static bool candidate_at(const struct fb_segment *segment, uint64_t page,
         return false;
     *found = (struct fb_candidate){
         .unit = owner - 1,
+        .page = page,
         .when = atomic_load_explicit(&entry->when, memory_order_relaxed),
         .bytes = atomic_load_explicit(&entry->bytes, memory_order_relaxed),
     };
     return true;
 }
 
-/* The worst of up to 64 residents: random ones, or all where there are no more. */
-static bool pick_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
-                       struct fb_candidate *worst)
+/* The worst of up to 64 residents: random ones, or all where there are no more. One of them is what
+ * was left over the last time (cache->spare), the second worst of 64: that is worth as much as twice
+ * the looks. What is found goes into `two`, the worse one first; how many. */
+static unsigned pick_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
+                           struct fb_candidate two[2])
 {
     struct fb_segment *segment = &cache->segment;
     uint64_t pages = fb_min(fb_limit_pages(cache), fb_pages_touched(segment));
+    uint64_t page = atomic_load_explicit(&cache->spare, memory_order_relaxed);
     unsigned found = 0, tries = 2 * FB_POLICY_SAMPLE;
     struct fb_candidate one;
 
     if (pages <= FB_POLICY_SAMPLE)
         tries = (unsigned)pages;
     for (unsigned i = 0; i < tries && found < FB_POLICY_SAMPLE; i++) {
-        uint64_t page = pages <= FB_POLICY_SAMPLE ? i : fb_cache_random(cache, pages);
-
-        if (!candidate_at(segment, page, &one))
+        if (pages <= FB_POLICY_SAMPLE)
+            page = i;
+        else if (i || page >= pages)
+            page = fb_cache_random(cache, pages);
+        if (!candidate_at(segment, page, &one) || (found && one.unit == two[0].unit))
             continue;
-        if (!found++ || fb_policy_worse(policy, &one, worst, cost))
-            *worst = one;
+        if (!found || fb_policy_worse(policy, &one, &two[0], cost)) {
+            two[1] = two[0];
+            two[0] = one;
+        } else if (found == 1 || fb_policy_worse(policy, &one, &two[1], cost)) {
+            two[1] = one;
+        }
+        found++;
     }
-    return found > 0;
+    return found;
 }
 
 /* Evict one unit that is worth less than the newcomer. */
 static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcomer)
 {
     int policy = atomic_load(&cache->policy);
-    struct fb_candidate worst;
+    struct fb_candidate two[2] = { { .page = UINT64_MAX }, { .page = UINT64_MAX } };
     struct fb_cost cost = { 0 };
 
     if (policy == FB_POLICY_FILL) {
@@ -130,10 +141,13 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
         pthread_mutex_unlock(&cache->lock);
     }
     for (int attempt = 0; attempt < 4; attempt++) {
-        if (!pick_worst(cache, policy, &cost, &worst) || worst.unit == newcomer->unit ||
-            !fb_policy_replaces(policy, newcomer, &worst, &cost))
+        bool goes = pick_worst(cache, policy, &cost, two) && two[0].unit != newcomer->unit &&
+                    fb_policy_replaces(policy, newcomer, &two[0], &cost);
+
+        atomic_store_explicit(&cache->spare, two[goes].page, memory_order_relaxed);
+        if (!goes)
             return false;
-        if (fb_unit_evict(cache, worst.unit))
+        if (fb_unit_evict(cache, two[0].unit))
             return true;
     }
     return false;

@@ -312,6 +312,33 @@ static struct fb_decision try_step(const struct fb_view *now, struct fb_past *pa
     return act(now, past, action, old + step, "the trainer waits for data: trying more");
 }
 
+/* More did not help; perhaps the workers that are there are too many already: they share memory's
+ * bandwidth and the cores with the trainer. Not where the last step up was a gain. */
+static struct fb_decision try_less(const struct fb_view *now, struct fb_past *past,
+                                   const struct window *window)
+{
+    if (!past->may_lower || now->workers_fixed || now->workers < 2 || now->starved ||
+        window->idle > 0.5 || is_soon_after_pressure(now, past))
+        return nothing();
+    past->may_lower = false;
+    past->trial = FB_ACT_WORKERS;
+    past->trial_old = now->workers;
+    past->trial_rate = window->rate;
+    past->trial_windows = 0;
+    return act(now, past, FB_ACT_WORKERS, now->workers - fb_max(1, now->workers / 4),
+               "more did not help: trying fewer");
+}
+
+static struct fb_decision judge_less(const struct fb_view *now, struct fb_past *past,
+                                     const struct window *window)
+{
+    if (window->rate < past->trial_rate)
+        return act(now, past, FB_ACT_WORKERS, past->trial_old,
+                   "fewer were slower: putting them back");
+    past->may_lower = true; /* and perhaps still fewer */
+    return nothing();
+}
+
 /* The first window after a step is the change itself; the second one counts. */
 static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past *past,
                                       const struct window *window)
@@ -322,10 +349,16 @@ static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past 
     if (++past->trial_windows < 2)
         return nothing();
     past->trial = FB_ACT_NONE;
+    if (setting(now, action) < past->trial_old)
+        return judge_less(now, past, window);
     if (window->rate > past->trial_rate * HELPED) {
         past->failures = 0;
+        past->grown = action == FB_ACT_WORKERS;
+        past->may_lower = false;
         return nothing();
     }
+    past->may_lower = action == FB_ACT_WORKERS && !past->grown;
+    past->grown = false;
     rest = REST_NS << fb_min(past->failures, 5);
     past->failures++;
     past->rest_ns = now->time_ns + fb_min(rest, REST_MOST_NS);
@@ -375,6 +408,8 @@ static struct fb_decision mind_trainer(const struct fb_view *now, struct fb_past
         decision = mind_cpu(now, past, &window);
         if (!decision.action && window.wait > WAIT_SHARE && window.rate > 0)
             decision = try_step(now, past, &window);
+        if (!decision.action && window.wait > WAIT_SHARE && window.rate > 0)
+            decision = try_less(now, past, &window);
         if (!decision.action)
             decision = drop_surplus(now, past, &window);
     }

@@ -9,7 +9,7 @@
  *      flight, then workers
  *   2. the trainer waits for a CPU, not for data: fewer workers run at once
  *   3. the trainer waits for data: one more worker, or batch in flight; taken away again if it did
- *      not help
+ *      not help, and then a worker less is tried, too, and stays away if that is not slower
  *   4. memory to spare: to the cache, at half the speed it was taken, and for a minute never more
  *      than the last pressure allowed
  */
@@ -55,7 +55,8 @@
     X(R, rate)                                     /* bytes/s of the last full window */  \
     X(N, trial) X(N, trial_old) X(R, trial_rate)   /* a step up that must prove itself */ \
     X(N, trial_windows)                                                                   \
-    X(N, rest_ns) X(N, failures)                   /* no trial before this */             \
+    X(N, rest_ns) X(N, failures)                   /* no trial upwards before this */     \
+    X(N, grown) X(N, may_lower)                    /* the last step up helped; try one down */ \
     X(N, calm)                                     /* windows in a row without a wait */
 
 #define FB_X_N(name) uint64_t name;

@@ -310,7 +310,7 @@ static void a_trial_that_does_not_help_is_taken_back_and_rests(void **state)
 {
     struct fb_view world = quiet();
     struct fb_past past = { 0 };
-    unsigned ups = 0, downs = 0;
+    unsigned ups = 0, downs = 0, less = 0, back = 0;
 
     (void)state;
     world.limit = 4 * FB_GIB;
@@ -319,14 +319,79 @@ static void a_trial_that_does_not_help_is_taken_back_and_rests(void **state)
     for (unsigned tick = 0; tick < 600; tick++) {
         struct fb_decision decision = fb_governor_decide(&world, &past);
 
-        ups += decision.action == FB_ACT_WORKERS && decision.to > decision.from;
-        downs += decision.action == FB_ACT_WORKERS && decision.to < decision.from;
+        ups += strstr(decision.reason, "trying more") != NULL;
+        downs += strstr(decision.reason, "taking it away again") != NULL;
+        less += strstr(decision.reason, "trying fewer") != NULL;
+        back += strstr(decision.reason, "putting them back") != NULL;
         obey(&world, &decision);
         tick_reading(&world, 4);
     }
     assert_int_equal(world.workers, 4);
     assert_int_equal(ups, downs);
+    assert_int_equal(less, ups); /* each is followed by one the other way, which is slower */
+    assert_int_equal(back, less);
     assert_in_range(ups, 2, 4); /* at 0, 10 and 30 seconds, and perhaps begun at 60 */
+}
+
+/* Each worker beyond `knee` costs a tenth. */
+static void tick_crowding(struct fb_view *world, uint64_t knee)
+{
+    double over = world->workers > knee ? (double)(world->workers - knee) : 0;
+    uint64_t bytes = world->bytes;
+
+    tick_reading(world, knee);
+    world->bytes = bytes + (uint64_t)((double)(world->bytes - bytes) * (1 - over / 10));
+}
+
+static void workers_that_stand_in_each_others_way_go(void **state)
+{
+    static const struct {
+        uint64_t begin, knee, end;
+    } crowds[] = { { 2, 1, 1 }, { 2, 2, 2 }, { 4, 2, 2 }, { 4, 4, 4 }, { 1, 1, 1 } };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(crowds) / sizeof(crowds[0]); i++) {
+        struct fb_view world = quiet();
+        struct fb_past past = { 0 };
+
+        world.limit = 4 * FB_GIB;
+        world.left = world.room = 64 * FB_GIB;
+        world.workers = crowds[i].begin;
+        world.prefetch_fixed = true;
+        for (unsigned tick = 0; tick < 100; tick++) { /* ten seconds */
+            struct fb_decision decision = fb_governor_decide(&world, &past);
+
+            obey(&world, &decision);
+            tick_crowding(&world, crowds[i].knee);
+        }
+        if (world.workers != crowds[i].end)
+            fail_msg("%llu workers where %llu are best", (unsigned long long)world.workers,
+                     (unsigned long long)crowds[i].end);
+    }
+}
+
+static void no_worker_is_tried_away_that_was_a_gain_or_is_fixed(void **state)
+{
+    (void)state;
+    for (int fixed = 0; fixed < 2; fixed++) {
+        struct fb_view world = quiet();
+        struct fb_past past = { 0 };
+        unsigned less = 0;
+
+        world.limit = 4 * FB_GIB;
+        world.left = world.room = 64 * FB_GIB;
+        world.workers = 2;
+        world.workers_fixed = fixed;
+        for (unsigned tick = 0; tick < 60; tick++) {
+            struct fb_decision decision = fb_governor_decide(&world, &past);
+
+            less += strstr(decision.reason, "trying fewer") != NULL;
+            obey(&world, &decision);
+            tick_reading(&world, 3);
+        }
+        assert_int_equal(less, 0);
+        assert_int_equal(world.workers, fixed ? 2 : 3);
+    }
 }
 
 static void idle_workers_ask_for_batches_not_for_more_workers(void **state)
@@ -428,6 +493,8 @@ int main(void)
         cmocka_unit_test(a_neighbour_at_100_mib_per_second_never_meets_the_limit),
         cmocka_unit_test(workers_grow_to_the_knee_and_not_beyond),
         cmocka_unit_test(a_trial_that_does_not_help_is_taken_back_and_rests),
+        cmocka_unit_test(workers_that_stand_in_each_others_way_go),
+        cmocka_unit_test(no_worker_is_tried_away_that_was_a_gain_or_is_fixed),
         cmocka_unit_test(idle_workers_ask_for_batches_not_for_more_workers),
         cmocka_unit_test(a_trainer_without_a_cpu_gets_one),
         cmocka_unit_test(surplus_batches_become_cache),

@@ -131,6 +131,23 @@ void fb_draws_release(struct fb_draws *draws, struct fb_budget *budget);
 /* The sample drawn at a position of the epoch that `key` is of. */
 uint64_t fb_draws_at(const struct fb_draws *draws, uint64_t key, uint64_t position);
 
+/* ---- where an epoch of draws takes each sample: order_uses.c */
+struct fb_uses;
+struct fb_uses_query {
+    uint64_t epoch;
+    uint64_t first, end; /* any of these samples */
+    uint64_t from;       /* at this position or behind it */
+    bool (*wanted)(const void *data, uint64_t position);
+    const void *data;
+};
+uint64_t fb_uses_bytes(uint64_t samples, uint64_t length); /* of one epoch */
+/* `draws` is borrowed; `length` is below 2^32; `epochs` tables are kept. */
+int fb_uses_open(struct fb_uses **out, const struct fb_draws *draws, uint64_t length, uint64_t seed,
+                 uint64_t epochs, struct fb_budget *budget, forebay_error *error);
+void fb_uses_close(struct fb_uses *uses);
+/* The first such position, or FB_NOWHERE: there is none, or another thread is finding out. */
+uint64_t fb_uses_next(struct fb_uses *uses, const struct fb_uses_query *query);
+
 /* ---- the order itself: order.c */
 enum fb_order_form {
     FB_FORM_SEQUENTIAL,
@@ -159,6 +176,7 @@ struct fb_order {
     uint64_t stretch; /* positions that are mixed behind the groups; 0 or 1: none */
     struct fb_blocks blocks;
     struct fb_draws draws;
+    struct fb_uses *uses;       /* of the draws; NULL: next uses are not known */
     struct fb_buckets *buckets; /* NULL: none */
     float (*length_of)(const void *data, uint64_t sample);
     const void *length_data;

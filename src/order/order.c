@@ -288,23 +288,42 @@ static uint64_t soonest(const struct view *view, uint64_t first, uint64_t end, u
     return best;
 }
 
+static bool is_wanted(const void *order, uint64_t position)
+{
+    return is_here(order, position);
+}
+
+static uint64_t soonest_draw(const struct fb_order *order, uint64_t epoch, uint64_t first,
+                             uint64_t end, uint64_t from)
+{
+    struct fb_uses_query query = { epoch, first, end, from, is_wanted, order };
+
+    return fb_uses_next(order->uses, &query);
+}
+
+uint64_t fb_order_horizon(const struct fb_order *order)
+{
+    return order->horizon;
+}
+
 uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
                            uint64_t epoch, uint64_t after)
 {
     uint64_t end = first + fb_min(count, order->samples - fb_min(first, order->samples));
     uint64_t from = after + 1;
 
-    /* Which draw takes a sample next is not known without trying all of them. */
-    if (order->form == FB_FORM_DRAWS)
-        return FB_NOWHERE;
     for (uint64_t i = 0; i < order->horizon; i++, from = 0) {
         struct view view;
         uint64_t best, begin;
 
         if (i == 0 && after >= order->length - 1)
             continue;
-        view_init(&view, order, fb_order_begin(order, epoch + i));
-        best = soonest(&view, first, end, from);
+        if (order->uses) {
+            best = soonest_draw(order, epoch + i, first, end, from);
+        } else {
+            view_init(&view, order, fb_order_begin(order, epoch + i));
+            best = soonest(&view, first, end, from);
+        }
         if (best == FB_NOWHERE)
             continue;
         return fb_mul(epoch + i, order->length, &begin) && fb_add(begin, best, &begin) ? begin

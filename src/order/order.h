@@ -19,6 +19,9 @@
 #include "memory/budget.h"
 
 #define FB_MAX_SAMPLES ((uint64_t)1 << 40)
+/* Epochs of weighted draws that are looked at for next uses, at most: a cache of 0.8 of the data
+ * needs three whole ones behind the present for what can be had (docs/cache.md). */
+#define FB_DRAWS_HORIZON 4
 
 /* Where this process stands among those of its job. */
 struct fb_ranks {
@@ -44,6 +47,7 @@ struct fb_order_options {
     const char *subset_file;       /* or NULL */
     const char *weights_file;      /* or NULL; not with subset */
     uint64_t draws;                /* with weights: positions in an epoch; 0: as many as samples */
+    uint64_t look_ahead_bytes;     /* that may be spent to know the next uses of weighted draws */
     uint64_t bucket_batch;         /* samples in a batch: those of like length share one; 0: no */
     float (*length)(const void *data, uint64_t sample); /* for that; any thread */
     const void *length_data;
@@ -85,14 +89,18 @@ uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_
 /*
  * When the samples [first, first + count) that use a unit are needed next on this node, after
  * global position `after` of `epoch`: a time (epoch * length + global position), UINT64_MAX if not
- * within the horizon (two epochs of one node, 2 + nodes of several). Smaller is sooner.
+ * within the horizon (two epochs of one node, 2 + nodes of several; of weighted draws as many of
+ * four as look_ahead_bytes pays for, 8 bytes a sample each and one more). Smaller is sooner.
  * A hint for caches, never more: repeats of padded ends are not seen; the rest of an epoch that was
  * resumed on another number of ranks is taken as if it had begun on these; in buckets the answer may
- * be some batches off; and for weighted draws it is always UINT64_MAX, for it would need a table of
- * all draws.
+ * be some batches off; and while one thread makes an epoch's table of weighted draws the others are
+ * told UINT64_MAX.
  */
 uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
                            uint64_t epoch, uint64_t after);
+
+/* Epochs, the present one among them, that fb_order_next_use looks at; 0: it knows nothing. */
+uint64_t fb_order_horizon(const struct fb_order *order);
 
 /* State: everything needed to go on behind `local` positions of stretch `at`, as one line of JSON
  * (seed, epoch, global position, world, length, and the order's parameters as a hash). */

@@ -173,6 +173,29 @@ static int open_groups(struct fb_order *order, const struct fb_order_options *op
                           order->budget, error);
 }
 
+/* Tables of the draws to come, as many epochs as the memory allowed for them has room for. Without
+ * any next uses are not known, and a cache that asks keeps what it has. */
+static int open_uses(struct fb_order *order, uint64_t bytes, const struct fb_log *log,
+                     forebay_error *error)
+{
+    uint64_t each = fb_uses_bytes(order->samples, order->length);
+    char have[32], need[32];
+
+    order->horizon = 0;
+    if (!bytes)
+        return FOREBAY_OK;
+    /* This epoch and the next one's first batches are in work at once: two tables at least. */
+    if (order->length > UINT32_MAX || bytes / each < 2) {
+        fb_say(log, "order.weights: when a sample is drawn again would take %s to know, and there "
+               "are %s for it: the cache keeps what came first",
+               fb_size_text(2 * each, need), fb_size_text(bytes, have));
+        return FOREBAY_OK;
+    }
+    order->horizon = fb_min(bytes / each - 1, FB_DRAWS_HORIZON);
+    return fb_uses_open(&order->uses, &order->draws, order->length, order->seed,
+                        order->horizon + 1, order->budget, error);
+}
+
 static int open_form(struct fb_order *order, const struct fb_order_options *options,
                      const struct fb_log *log, forebay_error *error)
 {
@@ -187,6 +210,8 @@ static int open_form(struct fb_order *order, const struct fb_order_options *opti
         status = fb_draws_read(&order->draws, options->weights_file, order->samples, order->budget,
                                log, error);
         order->length = options->draws ? options->draws : order->samples;
+        if (!status)
+            status = open_uses(order, options->look_ahead_bytes, log, error);
     }
     if (status)
         return status;
@@ -301,6 +326,7 @@ void fb_order_close(struct fb_order *order)
     fb_block_free(order->budget, FB_STAGE_INDEX, order->group_ends, order->group_count,
                   sizeof(uint64_t));
     fb_subset_release(&order->subset, order->budget);
+    fb_uses_close(order->uses);
     fb_draws_release(&order->draws, order->budget);
     fb_block_free(order->budget, FB_STAGE_INDEX, order, 1, sizeof(*order));
 }

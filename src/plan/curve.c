@@ -50,7 +50,19 @@ struct making {
     double units;      /* used */
     double unit_bytes; /* mean; NAN: not known */
     double uses;       /* of units, an epoch, on this node */
+    uint64_t horizon;  /* epochs in which next uses are looked for; 0: they are not known */
 };
+
+/* The order at hand was made for one rank: what several nodes make of it is known here. One of
+ * weighted draws was not asked to look ahead unless the policy is next-use. */
+static uint64_t horizon_of(const struct fb_curve_options *options)
+{
+    const struct fb_order_options *order = options->order_options;
+
+    if (order->weights_file)
+        return order->look_ahead_bytes ? fb_order_horizon(options->order) : FB_DRAWS_HORIZON;
+    return options->ranks.nodes > 1 ? 2 + options->ranks.nodes : 2;
+}
 
 static void making_init(struct making *making)
 {
@@ -58,6 +70,7 @@ static void making_init(struct making *making)
     const struct fb_source *source = options->source;
     double units = (double)fb_max(1, source->unit_count), part = part_used(options);
 
+    making->horizon = horizon_of(options);
     making->units = units * part;
     making->unit_bytes = source->unit_bytes_total ? (double)source->unit_bytes_total / units : NAN;
     making->curve->used_bytes = making->units * making->unit_bytes;
@@ -98,8 +111,8 @@ static int simulated_ask(const struct making *making, struct fb_curve_point *poi
     const struct fb_curve_options *options = making->options;
     double slice = options->source->sliced ? making->trace.slice_bytes : making->unit_bytes;
     uint64_t kept = (uint64_t)(point->share * (double)making->trace.unit_count + 0.5);
-    /* A weighted order does not know its next uses: next-use then keeps what it has, as fill. */
-    bool blind = policy == FB_POLICY_NEXT_USE && options->order_options->weights_file;
+    /* An order that does not know its next uses: next-use then keeps what it has, as fill. */
+    bool blind = policy == FB_POLICY_NEXT_USE && !making->horizon;
     struct fb_simulated found;
     int status = fb_simulate(&found, &making->trace, blind ? FB_POLICY_FILL : policy, kept, error);
 
@@ -167,8 +180,8 @@ int fb_curve_make(struct fb_curve *curve, const struct fb_curve_options *options
     *curve = (struct fb_curve){ .simulated = !is_closed(options) };
     making_init(&making);
     if (curve->simulated)
-        status = fb_trace_make(&making.trace, options->source, options->order, &options->ranks,
-                               options->budget, options->log, error);
+        status = fb_trace_make(&making.trace, options->source, options->order, making.horizon,
+                               &options->ranks, options->budget, options->log, error);
     if (!status) {
         making_measure(&making);
         status = points_make(&making, error);

@@ -7,6 +7,8 @@
 #include "memory/host.h"
 #include "pipeline/pipeline.h"
 
+#define LOOK_AHEAD_SHARE 32 /* of what is left of the budget */
+
 int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
                       const struct fb_ranks *ranks, const struct fb_log *log,
                       forebay_error *error)
@@ -83,47 +85,6 @@ static int check_buckets(const struct fb_config *config, const struct fb_source 
     return status;
 }
 
-int fb_prepare_order(struct fb_order_options *options, const struct fb_config *config,
-                     const struct fb_source *source, const struct fb_ranks *ranks,
-                     struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
-{
-    uint64_t sample_bytes = fb_max(1, source->unit_bytes_total / fb_max(1, source->sample_count));
-    struct fb_budget_report now;
-    int status = check_buckets(config, source, error);
-
-    if (status)
-        return status;
-    if (source->sample_count == 0)
-        return fb_fail(error, FOREBAY_BAD_DATA, "the source has no sample");
-    fb_budget_read(budget, &now);
-    *options = (struct fb_order_options){
-        .samples = source->sample_count,
-        .seed = config->order_seed.value,
-        .shuffle = config->order_shuffle,
-        .group = resolve_group(config, source, now.limit - fb_min(now.limit, now.used), log),
-        .group_count = source->group_count,
-        .group_ends = source->group_ends,
-        .sticky = config->order_sticky,
-        .ends = config->order_ends,
-        .subset_file = config->order_subset,
-        .weights_file = config->order_weights,
-        .draws = config->order_draws.value,
-        .bucket_batch = config->source_buckets ? config->batch_size.value : 0,
-        .length = length_of,
-        .length_data = source,
-        .ranks = *ranks,
-    };
-    options->block = !config->order_block.is_auto ? fb_max(1, config->order_block.value)
-                     : source->block_samples      ? source->block_samples
-                                                  : fb_max(1, FB_MIB / sample_bytes);
-    options->window = config->order_window.is_auto
-                          ? fb_max(1, now.limit / 4 / sample_bytes / options->block)
-                          : fb_max(1, config->order_window.value);
-    if (is_in_order(config, source))
-        order_by_stretches(options, source, log);
-    return FOREBAY_OK;
-}
-
 /* next-use pays where a unit that cannot be sliced is used by several samples, for weighted draws,
  * subset epochs and several nodes; fill is as good as any elsewhere (caching.md). */
 int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
@@ -154,6 +115,62 @@ static uint64_t cache_wanted(const struct fb_config *config, const struct fb_sou
     if (!total)
         return UINT64_MAX / 2;
     return total + total / 16 + fb_cache_index_bytes(source->unit_count);
+}
+
+/* To know when a weighted draw comes again costs 8 bytes a sample for each epoch: worth it where a
+ * cache goes by that, and where it is a small part of the memory. */
+static uint64_t look_ahead(const struct fb_config *config, const struct fb_source *source,
+                           const struct fb_ranks *ranks, uint64_t left)
+{
+    bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep &&
+                  (config->memory_cache.mode != FB_SIZE_AUTO || cache_wanted(config, source));
+
+    if (!config->order_weights || !cached ||
+        fb_prepare_policy(config, source, ranks) != FB_POLICY_NEXT_USE)
+        return 0;
+    return left / LOOK_AHEAD_SHARE;
+}
+
+int fb_prepare_order(struct fb_order_options *options, const struct fb_config *config,
+                     const struct fb_source *source, const struct fb_ranks *ranks,
+                     struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
+{
+    uint64_t sample_bytes = fb_max(1, source->unit_bytes_total / fb_max(1, source->sample_count));
+    struct fb_budget_report now;
+    int status = check_buckets(config, source, error);
+
+    if (status)
+        return status;
+    if (source->sample_count == 0)
+        return fb_fail(error, FOREBAY_BAD_DATA, "the source has no sample");
+    fb_budget_read(budget, &now);
+    *options = (struct fb_order_options){
+        .samples = source->sample_count,
+        .seed = config->order_seed.value,
+        .shuffle = config->order_shuffle,
+        .group = resolve_group(config, source, now.limit - fb_min(now.limit, now.used), log),
+        .group_count = source->group_count,
+        .group_ends = source->group_ends,
+        .sticky = config->order_sticky,
+        .ends = config->order_ends,
+        .subset_file = config->order_subset,
+        .weights_file = config->order_weights,
+        .draws = config->order_draws.value,
+        .look_ahead_bytes = look_ahead(config, source, ranks, now.limit - fb_min(now.limit, now.used)),
+        .bucket_batch = config->source_buckets ? config->batch_size.value : 0,
+        .length = length_of,
+        .length_data = source,
+        .ranks = *ranks,
+    };
+    options->block = !config->order_block.is_auto ? fb_max(1, config->order_block.value)
+                     : source->block_samples      ? source->block_samples
+                                                  : fb_max(1, FB_MIB / sample_bytes);
+    options->window = config->order_window.is_auto
+                          ? fb_max(1, now.limit / 4 / sample_bytes / options->block)
+                          : fb_max(1, config->order_window.value);
+    if (is_in_order(config, source))
+        order_by_stretches(options, source, log);
+    return FOREBAY_OK;
 }
 
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,

@@ -10,7 +10,6 @@
 #define TABLE (2 * FB_TRACE_UNITS)
 #define RUN 1024 /* samples asked of the order at once */
 #define UNKNOWN UINT32_MAX
-#define HORIZON 2 /* epochs in which the order looks for a next use; and one a node */
 #define UNITS_LEAST 1024 /* fewer give steps instead of a curve */
 
 /* ---- The trace ---- */
@@ -73,6 +72,7 @@ struct walk {
     struct fb_part *parts;
     uint64_t below;  /* hashes that are followed */
     uint64_t epochs;
+    uint64_t horizon; /* epochs in which the order looks for a next use */
 };
 
 /* Is this global position of the node's? Ranks of a node stand side by side. */
@@ -163,36 +163,37 @@ static void trace_next(struct fb_trace *trace, uint64_t horizon, uint32_t *last)
 }
 
 /* A trace that was cut short is used in thirds instead of epochs. */
-static void trace_bounds(struct fb_trace *trace, uint64_t epochs)
+static void trace_bounds(struct fb_trace *trace, uint64_t epochs, uint64_t horizon)
 {
     bool whole = trace->epoch_count == epochs && epochs >= FB_TRACE_EPOCHS_LEAST;
+    uint64_t ahead = whole ? fb_max(2, fb_min(horizon, epochs - 4)) : 0;
 
     trace->begin = whole ? trace->epoch_ends[1] : trace->uses / 3;
-    trace->end = whole ? trace->epoch_ends[epochs - 3] : trace->uses - trace->uses / 3;
+    trace->end = whole ? trace->epoch_ends[epochs - 1 - ahead] : trace->uses - trace->uses / 3;
 }
 
 static int trace_finish(struct fb_trace *trace, const struct walk *walk, bool full,
                         forebay_error *error)
 {
-    uint64_t horizon = walk->ranks->nodes > 1 ? HORIZON + walk->ranks->nodes : HORIZON;
     uint32_t *last = fb_block_new(trace->budget, FB_STAGE_OTHER, fb_max(1, trace->unit_count),
                                   sizeof(*last), "the simulation", error);
 
     if (!last)
         return error->status;
-    trace_next(trace, horizon, last);
+    trace_next(trace, walk->horizon, last);
     fb_block_free(trace->budget, FB_STAGE_OTHER, last, fb_max(1, trace->unit_count),
                   sizeof(*last));
-    trace_bounds(trace, full ? 0 : walk->epochs);
+    trace_bounds(trace, full ? 0 : walk->epochs, walk->horizon);
     trace->slice_bytes /= (double)fb_max(1, trace->uses);
     return FOREBAY_OK;
 }
 
 int fb_trace_make(struct fb_trace *trace, const struct fb_source *source,
-                  const struct fb_order *order, const struct fb_ranks *ranks,
+                  const struct fb_order *order, uint64_t horizon, const struct fb_ranks *ranks,
                   struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
-    struct walk walk = { .source = source, .order = order, .ranks = ranks, .log = log };
+    struct walk walk = { .source = source, .order = order, .ranks = ranks, .log = log,
+                         .horizon = horizon };
     bool full = false;
     int status;
 

@@ -35,9 +35,10 @@ struct fb_trace {
     uint32_t *numbers;     /* of those */
 };
 
-/* The uses on this node (`ranks` says which) of a global order, made for one rank. */
+/* The uses on this node (`ranks` says which) of a global order, made for one rank; next uses are
+ * known `horizon` epochs ahead, the present one among them. */
 int fb_trace_make(struct fb_trace *trace, const struct fb_source *source,
-                  const struct fb_order *order, const struct fb_ranks *ranks,
+                  const struct fb_order *order, uint64_t horizon, const struct fb_ranks *ranks,
                   struct fb_budget *budget, const struct fb_log *log, forebay_error *error);
 /* Safe however far make came; a zeroed one too. */
 void fb_trace_release(struct fb_trace *trace);

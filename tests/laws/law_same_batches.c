@@ -49,6 +49,33 @@ static void workers_budget_and_cache_change_nothing(void **state)
     }
 }
 
+static void every_policy_and_size_of_cache_gives_the_same_batches(void **state)
+{
+    static const char *const POLICIES[] = { "memory.policy=fill", "memory.policy=lru",
+                                            "memory.policy=next-use" };
+    static const char *const SIZES[] = { "memory.cache=400KiB", "memory.cache=1MiB",
+                                         "memory.cache=4MiB", "memory.cache=32MiB" };
+    uint64_t expected = run_scans(WORKERS[0], BUDGETS[2], COLLATES[0], CACHES[0]);
+
+    (void)state;
+    for (size_t p = 0; p < COUNT(POLICIES); p++)
+        for (size_t s = 0; s < COUNT(SIZES); s++)
+            for (int shared = 0; shared < 2; shared++) {
+                forebay_loader *loader;
+                forebay_error error;
+                uint64_t digest = 0;
+
+                law_ok(law_open_scans(&loader, NULL, &error, POLICIES[p], SIZES[s], COLLATES[0],
+                                      BUDGETS[2], "workers=2", "batch.size=8",
+                                      shared ? "memory.share=job" : "memory.share=off", NULL));
+                for (unsigned i = 0; i < EPOCHS; i++)
+                    digest = law_run_epoch(digest, loader);
+                forebay_close(loader);
+                if (digest != expected)
+                    fail_msg("other batches with %s %s", POLICIES[p], SIZES[s]);
+            }
+}
+
 /* A thread that turns every live knob at moments of its own choosing. */
 struct meddler {
     forebay_loader *loader;
@@ -205,6 +232,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(workers_budget_and_cache_change_nothing),
+        cmocka_unit_test(every_policy_and_size_of_cache_gives_the_same_batches),
         cmocka_unit_test(live_changes_at_any_moment_change_nothing),
         cmocka_unit_test(a_change_between_any_two_batches_changes_nothing),
         cmocka_unit_test(a_resumed_run_goes_on_with_the_same_batches),

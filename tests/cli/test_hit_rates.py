@@ -1,0 +1,85 @@
+"""Hit rates of whole runs are those of the theory, within a hundredth, for each policy and size.
+
+Three sizes in a usual run, all six under FOREBAY_SOAK=1.
+"""
+import math
+import os
+
+import numpy as np
+import pytest
+
+ALL = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
+SHARES = ALL if os.environ.get("FOREBAY_SOAK") else (0.1, 0.5, 0.9)
+UNIT = 1600  # bytes of a scan
+
+# Hit rates by share of the data, from the simulation the project began with.
+ONCE = {c: {"fill": c, "next-use": c, "lru": c + (1 - c) * math.log(1 - c)} for c in ALL}
+SEQUENCES = {  # files that 21 windows use, each window at its own time
+    c: {"fill": c, "next-use": best, "lru": lru}
+    for c, best, lru in ((0.1, .398, .095), (0.2, .547, .191), (0.3, .653, .288),
+                         (0.5, .803, .483), (0.7, .906, .683), (0.9, .977, .889))}
+WEIGHTED = {0.1: {"fill": .227, "next-use": .558, "lru": .228},  # lognormal, sigma 1
+            0.3: {"fill": .541, "next-use": .802, "lru": .542},
+            0.5: {"fill": .751, "next-use": .910, "lru": .752}}
+
+
+@pytest.fixture(scope="module")
+def scans(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("scans")
+    for number in range(4000):
+        np.full(UNIT // 4, number, np.float32).tofile(folder / f"{number:04d}.bin")
+    return ["--set", "source.kind=bin", "--set", f"source.path={folder}/*.bin"]
+
+
+@pytest.fixture
+def rate(result):
+    """The hit rate of the epochs in the middle of a run whose cache holds `share` of the units."""
+    def call(policy, share, units, unit, epochs, *more):
+        limit = int(units * (share * unit + 37)) + (30 << 10)  # the index, and what is fixed
+        run = result("run", "--set", f"memory.policy={policy}", "--set", "memory.share=off",
+                     "--set", f"memory.cache={limit}", "--set", "memory.budget=64MiB",
+                     "--set", "workers=1", "--set", "batch.size=16", *more, "--epochs", epochs)
+        assert run["cache"]["policy"] == policy
+        assert abs(run["cache"]["items"] / units - share) < 0.005, "the cache has another size"
+        middle = run["epochs"][1:-1] if epochs < 6 else run["epochs"][2:-2]
+        hits, misses = (sum(epoch[key] for epoch in middle) for key in ("hits", "misses"))
+        return hits / (hits + misses)
+    return call
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("policy", ("fill", "next-use", "lru"))
+def test_permutation_epochs(rate, scans, policy, share):
+    assert rate(policy, share, 4000, UNIT, 7, *scans) == pytest.approx(ONCE[share][policy], abs=0.01)
+
+
+@pytest.mark.parametrize("share", SHARES)
+@pytest.mark.parametrize("policy", ("fill", "next-use", "lru"))
+def test_overlapping_sequences(rate, tmp_path, policy, share):
+    for number in range(1000):
+        np.save(tmp_path / f"{number:04d}.npy", np.zeros((464, 1), np.float32))
+    got = rate(policy, share, 1000, 464 * 4, 4, "--set", "source.kind=windows", "--set",
+               f"source.path={tmp_path}/*.npy", "--set", "source.window=64", "--set",
+               "source.stride=20")
+    assert got == pytest.approx(SEQUENCES[share][policy], abs=0.01)
+
+
+@pytest.mark.parametrize("share", WEIGHTED)
+@pytest.mark.parametrize("policy", ("fill", "next-use", "lru"))
+def test_weighted_draws(rate, scans, tmp_path, policy, share):
+    """Which heavy samples there are, and which come first, is chance: two hundredths."""
+    weights = tmp_path / "weights"
+    drawn = np.exp(np.random.default_rng(1).standard_normal(4000))
+    weights.write_text("".join(f"{weight:.9g}\n" for weight in drawn))
+    got = rate(policy, share, 4000, UNIT, 12, *scans, "--set", f"order.weights={weights}")
+    assert got == pytest.approx(WEIGHTED[share][policy], abs=0.02)
+
+
+def test_weighted_draws_are_kept_by_their_next_use_by_themselves(result, scans, tmp_path):
+    weights = tmp_path / "weights"
+    weights.write_text("1\n" * 4000)
+    more = [*scans, "--set", f"order.weights={weights}", "--epochs", 2]
+    run = result("run", *more, "--set", "memory.cache=2MB")
+    assert run["cache"]["policy"] == "next-use"
+    off = result("run", *more, "--set", "memory.cache=off")
+    assert run["checksum"] == off["checksum"]
