@@ -183,7 +183,7 @@ static int batch_use(struct run *run, const forebay_batch *batch, forebay_error 
         char where[48];
 
         snprintf(where, sizeof(where), "Step %" PRIu64, run->step);
-        memory_line(&run->progress, where, run->warn);
+        memory_line(&run->progress, where, run->warn, run->loader);
         speed_line(run, where);
     }
     return FOREBAY_OK;
@@ -309,10 +309,10 @@ static int loader_open(struct run *run, struct settings *all, const struct fb_lo
         all->values[options.setting_count++] = epochs;
     }
     if (run->monitor_every)
-        memory_line(&run->progress, "Start", run->warn);
+        memory_line(&run->progress, "Start", run->warn, NULL);
     status = forebay_open(&run->loader, &options, error);
     if (!status && run->monitor_every)
-        memory_line(&run->progress, "After dataset creation", run->warn);
+        memory_line(&run->progress, "After dataset creation", run->warn, run->loader);
     return status;
 }
 

@@ -61,6 +61,7 @@ struct fb_upload_report {
     uint64_t bytes_copied;
     uint64_t cache_hits, cache_misses, cache_items; /* samples */
     uint64_t cache_bytes; /* of device memory, beside device_bytes */
+    uint64_t allocated_bytes, reserved_bytes; /* of both: in use now; held in all */
     uint64_t host_batches; /* handed out in host memory for want of room */
     double hidden_s, exposed_s; /* of the copies' time: beside the caller's work, or waited for */
 };

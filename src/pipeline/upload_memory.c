@@ -106,13 +106,18 @@ void fb_upload_read_report_locked(const struct fb_upload *upload, struct fb_uplo
     *report = upload->figures;
     report->kind = upload->ops->kind;
     report->prefetch = upload->ahead;
-    report->device_bytes = atomic_load(&upload->device_bytes);
+    report->device_bytes = report->reserved_bytes = atomic_load(&upload->device_bytes);
+    report->allocated_bytes = report->device_bytes;
+    for (unsigned i = 0; i < upload->spare_count; i++) /* a free one may have gone meanwhile */
+        report->allocated_bytes -= fb_min(report->allocated_bytes, upload->spare[i].capacity);
     if (upload->cache) {
         report->cache_hits = upload->cache->hits;
         report->cache_misses = upload->cache->misses;
         report->cache_items = upload->cache->used;
         report->cache_bytes = upload->cache->chunk_count *
                               fb_device_cache_chunk_bytes(upload->cache);
+        report->reserved_bytes += report->cache_bytes;
+        report->allocated_bytes += upload->cache->used * upload->cache->entry_bytes;
     }
     report->device_peak_bytes = atomic_load(&upload->device_peak);
 }
