@@ -42,6 +42,7 @@ struct fb_batch_upload {
     void *streams[FB_STREAMS]; /* the caller works with it on these */
     unsigned stream_count;
     uint64_t copied; /* bytes that crossed the bus */
+    uint64_t chunks[4]; /* of the device's cache that it counts on: a bit each */
 };
 
 /* What belongs to a slot that the device copies from, and goes where its memory goes. */

@@ -197,7 +197,8 @@ bool fb_upload_drop_chunk(struct fb_upload *upload, const char *why)
     upload->ops->event_free(upload->device, event);
     upload->ops->free(upload->device, memory, fb_device_cache_chunk_bytes(cache));
     if (first)
-        fb_warn(upload->log, "%s; device.cache holds %" PRIu64 " samples now", why, left);
+        fb_warn(upload->log, "%s; device.cache holds %" PRIu64 " %s now", why, left,
+                cache->source ? "units" : "samples");
     return true;
 }
 
