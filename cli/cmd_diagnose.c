@@ -11,16 +11,20 @@
 #include "command.h"
 #include "device/device.h"
 #include "memory/host.h"
+#include "monitor/sampler.h"
 #include "options.h"
 #include "output.h"
 #include "self_test.h"
+#include "speed.h"
 
 #define COPY_BYTES (64 * FB_MIB)
 #define DEVICES_SHOWN 16 /* of each kind */
 
 static const char help[] =
-    "Shows the processors and the memory this process may use, the speed of copies in memory, and\n"
-    "every device batches could be handed out on, with its driver and the speed of copies to it.\n"
+    "Shows the processors and the memory this process may use; how fast it copies in memory, reads\n"
+    "files and decodes pictures (40 MB are written to $TMPDIR or /tmp for a moment); what NVIDIA's\n"
+    "management library says of each GPU; and every device batches could be handed out on, with its\n"
+    "driver and the speed of copies to it.\n"
     "\n"
     "Options:\n"
     "  --device KIND  only this device, e.g. cuda:0 or opencl:0; may be given many times\n"
@@ -81,6 +85,18 @@ static json_t *host_json(void)
                      whole(memory.total_bytes), "available_bytes", whole(memory.available_bytes),
                      "limit_bytes", whole(memory.cgroup_limit_bytes), "left_bytes",
                      whole(memory.left_bytes), "memcpy_bytes_per_s", real(memcpy_rate()));
+}
+
+/* What the management library knows of the GPUs; null without it. */
+static json_t *gpus_json(void)
+{
+    struct fb_gpu gpus[FB_GPUS_MAX];
+    struct fb_gpus *handle = fb_gpus_open();
+    unsigned count = fb_gpus_read(handle, gpus);
+    json_t *json = handle ? fb_gpus_json(gpus, count) : json_null();
+
+    fb_gpus_close(handle);
+    return json;
 }
 
 static json_t *device_json(struct fb_device *device, const char *kind, bool test,
@@ -178,6 +194,49 @@ static void device_print(const json_t *device)
     }
 }
 
+static const char *number_of(const json_t *json, const char *key, const char *unit, char text[32])
+{
+    const json_t *value = json_object_get(json, key);
+
+    if (!json_is_number(value))
+        return "n/a";
+    snprintf(text, 32, "%.0f%s", json_number_value(value), unit);
+    return text;
+}
+
+static void speed_print(const json_t *speed)
+{
+    char a[32], b[32], c[32];
+
+    printf("speed      reads %s (%s), decodes %s images/s, %s of pixels, by one worker\n",
+           rate_of(speed, "read_bytes_per_s", a),
+           json_string_value(json_object_get(speed, "folder")),
+           number_of(speed, "decode_images_per_s", "", b), rate_of(speed, "decode_bytes_per_s", c));
+}
+
+static void gpus_print(const json_t *gpus)
+{
+    size_t i;
+    json_t *gpu;
+
+    if (!json_is_array(gpus))
+        printf("GPUs       n/a: NVIDIA's management library is not there\n");
+    json_array_foreach(gpus, i, gpu) {
+        const double mib = (double)FB_MIB;
+        const json_t *used = json_object_get(gpu, "memory_used_bytes");
+        char a[32], b[32], c[32], memory[64] = "n/a";
+
+        if (json_is_number(used))
+            snprintf(memory, sizeof(memory), "%.0f of %.0f MiB", json_number_value(used) / mib,
+                     json_number_value(json_object_get(gpu, "memory_total_bytes")) / mib);
+        printf("GPU %-6zu %s: %s busy, %s, %s, %s\n", i,
+               json_string_value(json_object_get(gpu, "name")),
+               number_of(gpu, "utilization_percent", " %", a), memory,
+               number_of(gpu, "power_watts", " W", b),
+               number_of(gpu, "temperature_celsius", " C", c));
+    }
+}
+
 static void all_print(const json_t *all)
 {
     const json_t *host = json_object_get(all, "host");
@@ -190,6 +249,8 @@ static void all_print(const json_t *all)
            (int)json_integer_value(json_object_get(host, "cpus")),
            size_of(host, "total_bytes", a), size_of(host, "available_bytes", b),
            size_of(host, "limit_bytes", c), rate_of(host, "memcpy_bytes_per_s", d));
+    speed_print(json_object_get(all, "speed"));
+    gpus_print(json_object_get(all, "gpus"));
     json_array_foreach(json_object_get(all, "devices"), i, value)
         device_print(value);
     json_object_foreach(json_object_get(all, "missing"), kind, value)
@@ -220,8 +281,10 @@ static int run(int argc, char **argv)
         devices_find(devices, missing, "cuda", test, &failed);
         devices_find(devices, missing, "opencl", test, &failed);
     }
-    all = json_pack("{s:o, s:o, s:o, s:i}", "host", code ? json_null() : host_json(), "devices",
-                    devices, "missing", missing, "failed", (int)failed);
+    all = json_pack("{s:o, s:o, s:o, s:o, s:o, s:i}", "host", code ? json_null() : host_json(),
+                    "speed", code ? json_null() : speed_json(&to_stderr), "gpus",
+                    code ? json_null() : gpus_json(), "devices", devices, "missing", missing,
+                    "failed", (int)failed);
     if (code == EXIT_DONE && json)
         code = output_json(json_incref(all));
     else if (code == EXIT_DONE)
@@ -234,7 +297,7 @@ static int run(int argc, char **argv)
 const struct command command_diagnose = {
     .name = "diagnose",
     .usage = "[--device KIND]... [--self-test] [--json]",
-    .summary = "devices, drivers, limits, speed of copies; a device's self-test",
+    .summary = "devices, drivers, limits, speed test; a device's self-test",
     .help = help,
     .run = run,
 };

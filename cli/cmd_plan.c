@@ -229,6 +229,22 @@ static json_t *forecast_json(const struct fb_forecast *forecast)
 
 /* ---- Set-up ---- */
 
+/* What gpu-auto chooses depends on a device, which is opened for a moment. */
+static int choose_preset(struct fb_config *config, const struct fb_log *log, forebay_error *error)
+{
+    struct fb_device *device;
+    int status;
+
+    if (config->preset != FB_PRESET_GPU_AUTO)
+        return FOREBAY_OK;
+    status = fb_device_open(&device, config->device_kind, log, error);
+    if (status)
+        return status;
+    status = fb_prepare_preset(config, device, log, error);
+    fb_device_close(device);
+    return status;
+}
+
 static int plan(struct planning *planning, const struct fb_log *log, forebay_error *error)
 {
     bool quickstart = !planning->config_file && !settings_name_a_source(&planning->settings);
@@ -243,7 +259,9 @@ static int plan(struct planning *planning, const struct fb_log *log, forebay_err
     if (!status)
         status = fb_config_read(&config, &options, log, error);
     if (!status) {
-        status = fb_forecast_make(&planning->forecast, &config, log, error);
+        status = choose_preset(&config, log, error);
+        if (!status)
+            status = fb_forecast_make(&planning->forecast, &config, log, error);
         fb_config_release(&config);
     }
     free(all.values);

@@ -183,7 +183,7 @@ static int batch_use(struct run *run, const forebay_batch *batch, forebay_error 
         char where[48];
 
         snprintf(where, sizeof(where), "Step %" PRIu64, run->step);
-        memory_line(&run->progress, &run->seen, where, run->warn);
+        memory_line(&run->progress, &run->seen, where, run->warn, run->loader);
         speed_line(run, where);
     }
     return FOREBAY_OK;
@@ -310,11 +310,11 @@ static int loader_open(struct run *run, struct settings *all, const struct fb_lo
         all->values[options.setting_count++] = epochs;
     }
     if (run->monitor_every)
-        memory_line(&run->progress, &run->seen, "Start", run->warn);
+        memory_line(&run->progress, &run->seen, "Start", run->warn, NULL);
     status = forebay_open(&run->loader, &options, error);
     run->seen.again_ns = 0;
     if (!status && run->monitor_every)
-        memory_line(&run->progress, &run->seen, "After dataset creation", run->warn);
+        memory_line(&run->progress, &run->seen, "After dataset creation", run->warn, run->loader);
     return status;
 }
 

@@ -4,18 +4,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "forebay.h"
 #include "progress.h"
 
-/* What the last line said of the host. */
+/* What the last line said of the host and of the device. */
 struct memory_seen {
-    char process[64], system[64];
+    char process[64], system[64], gpu[80];
     double used;       /* share of the system's memory; 0 if it is not known */
     uint64_t again_ns; /* when to look again; 0: at once */
 };
 
-/* "[<where>] Memory - Process: ...MB (...%), System: .../...GB (...%), GPU: n/a"; MB and GB are
- * 2^20 and 2^30, as there. Behind it a warning if more than `warn` (0 ... 1) of the system's
- * memory is used. What cannot be measured is "n/a". `seen` begins as zeros. */
+/* "[<where>] Memory - Process: ...MB (...%), System: .../...GB (...%), GPU: ...MB
+ * allocated, ...MB reserved"; MB and GB are 2^20 and 2^30, as there. The GPU's is what `loader` (may
+ * be NULL) has of device memory: in use now, and in all; n/a on the host. Behind it a warning if
+ * more than `warn` (0 ... 1) of the system's memory is used. What cannot be measured is "n/a".
+ * `seen` begins as zeros. */
 void memory_line(struct progress *progress, struct memory_seen *seen, const char *where,
-                 double warn);
+                 double warn, forebay_loader *loader);
 #endif

@@ -126,8 +126,8 @@ static bool streams_wait(struct bench *bench)
 /* Rows in reverse, through the gather kernel; the list lies behind them. */
 static bool gather_works(struct bench *bench)
 {
-    uint64_t rows = 512, row = 1000, list = bench->bytes - rows * 16;
-    uint64_t *pairs = (uint64_t *)(void *)((char *)bench->pinned.memory + list);
+    uint64_t rows = 512, row = 1000, list = bench->bytes - rows * 24;
+    uint64_t *moves = (uint64_t *)(void *)((char *)bench->pinned.memory + list);
     unsigned char *expected = malloc(rows * row);
     struct fb_launch launch = { .kernel = FB_KERNEL_GATHER,
                                 .memories = { bench->memory[1], bench->memory[0],
@@ -140,9 +140,10 @@ static bool gather_works(struct bench *bench)
 
     pattern(bench->pinned.memory, list);
     for (uint64_t i = 0; i < rows && good; i++) {
-        pairs[2 * i] = (rows - 1 - i) * row;
-        pairs[2 * i + 1] = i * row;
-        memcpy(expected + i * row, (char *)bench->pinned.memory + pairs[2 * i], row);
+        moves[3 * i] = (rows - 1 - i) * row;
+        moves[3 * i + 1] = i * row;
+        moves[3 * i + 2] = row;
+        memcpy(expected + i * row, (char *)bench->pinned.memory + moves[3 * i], row);
     }
     good = good &&
            !bench->ops->upload(bench->device, bench->stream, bench->memory[0], 0,

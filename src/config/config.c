@@ -293,6 +293,9 @@ static int apply_all(struct fb_config *config, const forebay_options *options,
                             strlen(options->config_text), log, error);
     for (size_t i = 0; i < options->setting_count && !status; i++)
         status = apply_setting(config, options->settings[i], log, error);
+    if (!status && config->preset >= 0)
+        status = fb_config_apply_preset(config, fb_config_word("preset", config->preset), log,
+                                        error);
     return status ? status : fb_foreign_finish(&apply);
 }
 

@@ -75,6 +75,7 @@ enum { FB_CAST_KEEP, FB_CAST_F32, FB_CAST_F16, FB_CAST_BF16 };
 enum { FB_POLICY_AUTO, FB_POLICY_FILL, FB_POLICY_NEXT_USE, FB_POLICY_LRU };
 enum { FB_SHARE_JOB, FB_SHARE_NODE, FB_SHARE_OFF };
 enum { FB_ON_ERROR_FAIL, FB_ON_ERROR_SKIP, FB_ON_ERROR_REPLACE };
+enum { FB_PRESET_GPU_AUTO = 10 };
 
 /* All defaults; then whatever options name, the file (or text) first, settings over it. On success
  * the caller owns what the members point to: fb_config_release. On failure there is nothing to
@@ -84,7 +85,12 @@ int fb_config_read(struct fb_config *config, const forebay_options *options,
                    const struct fb_log *log, forebay_error *error);
 void fb_config_release(struct fb_config *config);
 
-/* Was it named by the user (file or setting), or is it the table's default? */
+/* Set the keys of this preset that nobody has set yet, and say so. Done by fb_config_read, except
+ * for what gpu-auto chooses. */
+int fb_config_apply_preset(struct fb_config *config, const char *name, const struct fb_log *log,
+                           forebay_error *error);
+
+/* Was it named by the user (file, setting or preset), or is it the table's default? */
 bool fb_config_is_set(const struct fb_config *config, const char *key);
 /* Put where `key` was set ("train.yaml:12:9") into error->place, for errors found later. */
 void fb_config_place(const struct fb_config *config, const char *key, forebay_error *error);

@@ -155,6 +155,8 @@
       "A program and its arguments, no shell; the alarm's text is in $FOREBAY_ALARM.") \
     X(TEXT, monitor_alarm_state, "monitor.alarm.state", "null", 0, "", \
       "action stop: where the state is saved; null: a file in the run folder, which is said.") \
-    X(TEXT, preset, "preset", "null", LATER, "", \
-      "safe, balanced, aggressive, extreme, gpu-batch, gpu-basic ... gpu-auto.")
+    X(CHOICE, preset, "preset", "null", 0, \
+      "safe!|balanced!|aggressive!|extreme!|gpu-batch!|gpu-basic|gpu-prefetch|gpu-combined|" \
+      "gpu-aggressive|gpu-minimal|gpu-auto", \
+      "Several keys at once (docs/device.md); those that are set win. gpu-auto goes by VRAM.")
 #endif

@@ -110,6 +110,8 @@ static const char *example(const struct fb_key *key)
         return key->fallback;
     if (key->type == BOOL)
         return strcmp(key->fallback, "true") == 0 ? "false" : "true";
+    if (strcmp(key->name, "preset") == 0) /* its first words are not built */
+        return "gpu-basic";
     if (key->type == CHOICE)
         return fb_config_word(key->name, strcmp(key->fallback, "null") == 0 ? 1 : 0);
     return texts[key->type];

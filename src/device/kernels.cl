@@ -13,21 +13,22 @@
 
 #define LANE 16 /* bytes one work item moves */
 
-/* Move i of `count` is `bytes` from offset moves[2i] of `from` to offset moves[2i + 1] of `to`;
- * the list itself lies at `list` in `moves`, 8-byte aligned. */
+/* Move i of `count` is triples[3i + 2] bytes, `most` at most, from offset triples[3i] of `from` to
+ * offset triples[3i + 1] of `to`; the list itself lies at `list` in `moves`, 8-byte aligned. */
 __kernel void fb_gather(__global uchar *to, __global const uchar *from,
-                        __global const uchar *moves, ulong list, ulong count, ulong bytes)
+                        __global const uchar *moves, ulong list, ulong count, ulong most)
 {
-    __global const ulong *pairs = (__global const ulong *)(moves + list);
-    ulong lanes = (bytes + LANE - 1) / LANE, move = AT / lanes, begin = AT % lanes * LANE;
-    ulong left = move < count ? bytes - begin : 0;
+    __global const ulong *triples = (__global const ulong *)(moves + list);
+    ulong lanes = (most + LANE - 1) / LANE, move = AT / lanes, begin = AT % lanes * LANE;
+    ulong bytes = move < count ? triples[3 * move + 2] : 0;
+    ulong left = begin < bytes ? bytes - begin : 0;
     __global const uchar *in = from;
     __global uchar *out = to;
 
     if (!left)
         return;
-    in += pairs[2 * move] + begin;
-    out += pairs[2 * move + 1] + begin;
+    in += triples[3 * move] + begin;
+    out += triples[3 * move + 1] + begin;
     if (left >= LANE && (((ulong)in | (ulong)out) & 7) == 0) {
         ((__global ulong *)out)[0] = ((__global const ulong *)in)[0];
         ((__global ulong *)out)[1] = ((__global const ulong *)in)[1];

@@ -205,9 +205,9 @@ static bool run_kernel(struct fb_device *device, struct fb_launch *launch, const
 
 static void check_gather(struct fb_device *device, uint64_t bytes, uint64_t count)
 {
-    uint64_t sizes[3] = { count * bytes + 64, count * bytes + 64, (2 * count + 1) * 8 };
+    uint64_t sizes[3] = { count * bytes + 64, count * bytes + 64, (3 * count + 1) * 8 };
     unsigned char *in = malloc(sizes[1]), *to = calloc(1, sizes[0]), *back = malloc(sizes[0]);
-    uint64_t *moves = calloc(2 * count + 1, 8);
+    uint64_t *moves = calloc(3 * count + 1, 8);
     const void *arrays[3] = { to, in, moves };
     struct fb_launch launch = { .kernel = FB_KERNEL_GATHER, .memory_count = 3,
                                 .numbers = { 8, count, bytes }, .number_count = 3,
@@ -215,9 +215,13 @@ static void check_gather(struct fb_device *device, uint64_t bytes, uint64_t coun
 
     pattern(in, sizes[1], 1);
     for (uint64_t i = 0; i < count; i++) { /* the list begins at 8 */
-        moves[1 + 2 * i] = (count - 1 - i) * bytes + (i % 3 == 0);
-        moves[2 + 2 * i] = i * bytes;
-        memcpy(to + i * bytes, in + moves[1 + 2 * i], bytes);
+        uint64_t *move = &moves[1 + 3 * i];
+
+        move[0] = (count - 1 - i) * bytes + (i % 3 == 0);
+        move[1] = i * bytes;
+        move[2] = bytes - i % bytes; /* the rest stays as it was */
+        memcpy(to + i * bytes, in + i * bytes, bytes);
+        memcpy(to + i * bytes, in + move[0], move[2]);
     }
     arrays[0] = in; /* what is overwritten */
     if (run_kernel(device, &launch, arrays, sizes, back))

@@ -141,11 +141,11 @@ static void gpus_put(struct fb_governor *governor, struct fb_alarm_readings *rea
     unsigned count = fb_gpus_read(governor->gpus, gpus);
 
     for (unsigned i = 0; i < count; i++) {
-        uint64_t used = isnan(gpus[i].memory_used) ? 0 : (uint64_t)gpus[i].memory_used;
-
-        if (readings->used[FB_ALARM_GPU] != FB_UNKNOWN && used <= readings->used[FB_ALARM_GPU])
+        if (isnan(gpus[i].memory_used) ||
+            (readings->used[FB_ALARM_GPU] != FB_UNKNOWN &&
+             (uint64_t)gpus[i].memory_used <= readings->used[FB_ALARM_GPU]))
             continue;
-        readings->used[FB_ALARM_GPU] = used;
+        readings->used[FB_ALARM_GPU] = (uint64_t)gpus[i].memory_used;
         readings->total[FB_ALARM_GPU] = (uint64_t)gpus[i].memory_total;
     }
 }

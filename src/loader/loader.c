@@ -230,6 +230,7 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
     fb_death_sweep(&loader->log);
     if ((status = fb_device_open(&loader->device, loader->config.device_kind, &loader->log,
                                  error)) ||
+        (status = fb_prepare_preset(&loader->config, loader->device, &loader->log, error)) ||
         (status = fb_source_open(&loader->source, &loader->config, loader->budget, &loader->log,
                                  error)) ||
         (status = open_order(loader, error)) || (status = make_plan(loader, &plan, error)) ||

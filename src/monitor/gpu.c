@@ -42,7 +42,7 @@ static bool symbol_find(void *library, const char *name, void *to)
 struct fb_gpus *fb_gpus_open(void)
 {
     struct fb_gpus *gpus = calloc(1, sizeof(*gpus));
-    bool good = gpus != NULL;
+    bool good = gpus != NULL, begun = false;
 
     if (good)
         gpus->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -50,9 +50,11 @@ struct fb_gpus *fb_gpus_open(void)
 #define FB_X(name, arguments) good = good && symbol_find(gpus->library, #name, &gpus->name);
     NVML_SYMBOLS(FB_X)
 #undef FB_X
-    good = good && gpus->nvmlInit_v2() == 0;
-    if (good && gpus->nvmlDeviceGetCount_v2(&gpus->count) == 0)
+    begun = good && gpus->nvmlInit_v2() == 0;
+    if (begun && gpus->nvmlDeviceGetCount_v2(&gpus->count) == 0)
         return gpus;
+    if (begun)
+        gpus->nvmlShutdown();
     if (gpus && gpus->library)
         dlclose(gpus->library);
     free(gpus);

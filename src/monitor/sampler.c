@@ -353,22 +353,22 @@ static json_t *cpu_json(const struct fb_sample *sample)
                      "each", each);
 }
 
-static json_t *gpus_json(const struct fb_sample *sample)
+json_t *fb_gpus_json(const struct fb_gpu *gpus, unsigned count)
 {
-    json_t *gpus = json_array();
+    json_t *list = json_array();
 
-    for (unsigned i = 0; i < sample->gpu_count; i++) {
-        const struct fb_gpu *gpu = &sample->gpus[i];
+    for (unsigned i = 0; i < count; i++) {
+        const struct fb_gpu *gpu = &gpus[i];
         json_t *name = json_string(gpu->name);
 
         json_array_append_new(
-            gpus, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", name ? name : json_null(),
+            list, json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "name", name ? name : json_null(),
                             "utilization_percent", real(gpu->utilisation), "memory_used_bytes",
                             real(gpu->memory_used), "memory_total_bytes", real(gpu->memory_total),
                             "power_watts", real(gpu->power), "temperature_celsius",
                             real(gpu->temperature)));
     }
-    return gpus;
+    return list;
 }
 
 static json_t *tree_json(const struct fb_sample *sample)
@@ -386,5 +386,6 @@ json_t *fb_sample_json(const struct fb_sample *sample)
                      "memory", memory_json(sample), "cpu", cpu_json(sample), "disk",
                      "read_bytes_per_s", real(sample->disk_read), "write_bytes_per_s",
                      real(sample->disk_write), "tree", tree_json(sample), "gpus",
-                     sample->gpu_count ? gpus_json(sample) : json_null());
+                     sample->gpu_count ? fb_gpus_json(sample->gpus, sample->gpu_count)
+                                       : json_null());
 }

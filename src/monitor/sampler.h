@@ -44,5 +44,7 @@ void fb_sampler_take(struct fb_sampler *sampler, struct fb_sample *sample);
 /* Is there a library that knows of GPUs? */
 bool fb_sampler_has_gpus(const struct fb_sampler *sampler);
 
+/* An array with an object for each; unknown is null. */
+json_t *fb_gpus_json(const struct fb_gpu *gpus, unsigned count);
 json_t *fb_sample_json(const struct fb_sample *sample);
 #endif

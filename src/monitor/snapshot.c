@@ -55,8 +55,8 @@ static json_t *device_json(const struct fb_snapshot *now)
     const struct fb_upload_report *device = &now->pipeline.device;
     bool there = device->kind != NULL;
 
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "kind",
-                     now->device, "cache_hits", whole(device->cache_hits), "cache_misses",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
+                     "kind", now->device, "cache_hits", whole(device->cache_hits), "cache_misses",
                      whole(device->cache_misses), "cache_items", whole(device->cache_items),
                      "cache_bytes", whole(device->cache_bytes), "bytes_copied",
                      whole(device->bytes_copied), "copy_hidden_s",
@@ -64,7 +64,9 @@ static json_t *device_json(const struct fb_snapshot *now)
                      real(there ? device->exposed_s : NAN), "prefetch",
                      whole(there ? device->prefetch : FB_UNKNOWN), "host_batches",
                      whole(device->host_batches), "bytes",
-                     whole(device->device_bytes), "peak_bytes", whole(device->device_peak_bytes));
+                     whole(device->device_bytes), "peak_bytes", whole(device->device_peak_bytes),
+                     "allocated_bytes", whole(there ? device->allocated_bytes : FB_UNKNOWN),
+                     "reserved_bytes", whole(there ? device->reserved_bytes : FB_UNKNOWN));
 }
 
 static json_t *epochs_json(const struct fb_pipeline_report *report)

@@ -4,11 +4,10 @@
  */
 #ifndef FB_PIPELINE_ASSEMBLE_H
 #define FB_PIPELINE_ASSEMBLE_H
-#include "pipeline/batch.h"
 #include "pipeline/device_cache.h"
 
 struct fb_assembly {
-    const struct fb_device_cache *cache;
+    struct fb_device_cache *cache;
     const struct fb_collation *collation;
     struct fb_batch *batch; /* its slot filled but for what is cached, its buffer there */
     struct fb_device *device;

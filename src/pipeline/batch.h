@@ -33,7 +33,7 @@ struct fb_batch {
     uint64_t count;    /* samples it was opened with */
     uint64_t run;      /* samples a worker takes at once */
     uint64_t *samples; /* [batch.size] */
-    uint32_t *places;  /* [batch.size] with device.cache: where in it; else NULL */
+    uint32_t *places;  /* [batch.size] with device.cache: what of it is there; else NULL */
     struct fb_placed *placed; /* [outputs] */
     forebay_field *fields;    /* [outputs] */
     uint64_t span; /* bytes of the slot that are its, gaps between fields included */

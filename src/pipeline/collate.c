@@ -125,8 +125,9 @@ int fb_collation_open(struct fb_collation *collation, const struct fb_source *so
         column_init(&collation->columns[f], &source->fields[f], config);
     outputs_init(collation);
     if (collation->align == FB_DEVICE_ALIGN && config->device_cache.mode != FB_SIZE_OFF)
-        collation->tail = fb_round_up(collation->batch_size * collation->output_count * 2 *
-                                          sizeof(uint64_t), collation->align);
+        collation->tail = fb_round_up(collation->batch_size * 3 * sizeof(uint64_t) *
+                                          fb_max(collation->output_count, source->parts_max),
+                                      collation->align);
     return FOREBAY_OK;
 }
 
@@ -305,7 +306,7 @@ uint64_t fb_collation_largest(const struct fb_collation *collation)
         total += fb_round_up(bytes, collation->align) +
                  fb_round_up(extra, collation->align);
     }
-    return total;
+    return total + collation->tail;
 }
 
 void *fb_collation_item(const struct fb_collation *collation, const struct fb_placed *placed,

@@ -187,6 +187,24 @@ static int copy_cached(const struct errand *errand, struct fb_cache_pin *pin, fo
     return status;
 }
 
+/* Ask the cache; only what is not kept elsewhere is offered to it. */
+static enum fb_cache_answer ask(const struct errand *errand, uint64_t bytes, uint64_t next_use,
+                                struct fb_cache_pin *pin)
+{
+    struct fb_cache *cache = errand->fetcher->cache;
+    enum fb_cache_answer answer;
+    uint64_t use;
+
+    if (!errand->hands->passing)
+        return fb_cache_find(cache, errand->unit, bytes, next_use, true, pin);
+    answer = fb_cache_look(cache, errand->unit, &use, pin);
+    if (answer == FB_CACHE_HIT && pin->bytes != bytes) {
+        fb_cache_done(cache, pin);
+        return FB_CACHE_MISS;
+    }
+    return answer;
+}
+
 static int run_errand(const struct errand *errand, uint64_t next_use, forebay_error *error)
 {
     uint64_t unit_bytes = errand->unit_rows * errand->row_in;
@@ -195,8 +213,7 @@ static int run_errand(const struct errand *errand, uint64_t next_use, forebay_er
     if (errand->field->indexed)
         return load_rows(errand, errand->first_row, errand->rows, errand->to, error);
     if (errand->fetcher->cache && unit_bytes > 0) {
-        switch (fb_cache_find(errand->fetcher->cache, errand->unit, unit_bytes, next_use, true,
-                              &pin)) {
+        switch (ask(errand, unit_bytes, next_use, &pin)) {
         case FB_CACHE_HIT:
             errand->hands->hits++;
             return copy_cached(errand, &pin, error);

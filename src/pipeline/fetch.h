@@ -28,6 +28,7 @@ struct fb_hands {
     struct fb_scratch chunk;   /* for conversion, slices of units that are admitted, and units that
                                 * finish() makes something of */
     struct fb_part *parts;     /* [parts_max] */
+    bool passing;              /* what is loaded will be kept on the device: not in RAM, too */
     uint64_t hits, misses;     /* of the run under way; the pipeline collects and clears them */
     uint64_t copy_ns;          /* the same: copying from and to the cache */
 };

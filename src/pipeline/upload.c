@@ -9,75 +9,6 @@
 
 /* ---- Open and close ---- */
 
-/* With sticky: rank a sample stays on its rank, and what is cached is hit in every epoch; else this
- * rank is given only its part of what it has cached. */
-static void say_hit_rate(const struct fb_upload *upload, const struct fb_pipeline *pipeline)
-{
-    const struct fb_device_cache *cache = upload->cache;
-    double all = (double)cache->sample_count, world = (double)pipeline->options.ranks.world;
-    bool sticky = pipeline->options.config->order_sticky == FB_STICKY_RANK;
-    double share = world > 1 && sticky ? fmin(1, (double)cache->limit * world / all)
-                                       : (double)cache->limit / all;
-    char text[32];
-
-    fb_say(upload->log, "device.cache: room for %" PRIu64 " of %" PRIu64 " samples (%s); from the "
-           "second epoch on %.0f %% of the samples need not be copied%s", cache->limit,
-           cache->sample_count, fb_size_text(cache->limit * cache->entry_bytes, text), 100 * share,
-           world > 1 && !sticky ? " (order.sticky: rank keeps each sample on its rank, and gives "
-                                  "up to as many times that as there are ranks)" : "");
-}
-
-/* Samples of one size, and the same in every epoch. */
-static int check_cacheable(const struct fb_pipeline *pipeline, forebay_error *error)
-{
-    const struct fb_source *source = pipeline->options.source;
-    bool finished = false;
-    int status;
-
-    for (unsigned f = 0; f < source->field_count; f++)
-        finished |= pipeline->collation.columns[f].wanted && source->fields[f].finished;
-    if (pipeline->collation.fixed && !finished)
-        return FOREBAY_OK;
-    status = fb_fail(error, FOREBAY_BAD_CONFIG,
-                     finished ? "device.cache: this source makes its samples anew each time "
-                                "(crop, flip, scale), which the device cannot yet; set "
-                                "device.cache: off"
-                              : "device.cache: the samples differ in size; only samples that are "
-                                "all alike (batch.collate: stack) can be kept on the device; set "
-                                "device.cache: off");
-    fb_config_place(pipeline->options.config, "device.cache", error);
-    return status;
-}
-
-static int cache_open(struct fb_upload *upload, struct fb_pipeline *pipeline, forebay_error *error)
-{
-    const struct fb_pipeline_options *options = &pipeline->options;
-    const struct fb_size *size = &options->config->device_cache;
-    uint64_t outputs = pipeline->collation.output_count, bytes, entry = 0;
-    struct fb_placed *placed;
-    int status = check_cacheable(pipeline, error);
-
-    if (status)
-        return status;
-    placed = fb_block_new(options->budget, FB_STAGE_OTHER, outputs, sizeof(*placed),
-                          "a batch's layout", error);
-    if (!placed)
-        return error->status;
-    status = fb_collation_place(&pipeline->collation, 1, pipeline->fixed_measures, placed, &bytes,
-                                error);
-    if (!status)
-        entry = fb_max(1, fb_assembly_entry_bytes(&pipeline->collation, placed, 1));
-    fb_block_free(options->budget, FB_STAGE_OTHER, placed, outputs, sizeof(*placed));
-    if (!status)
-        status = fb_device_cache_open(&upload->cache, upload->device, upload->lock,
-                                      options->budget, options->source->sample_count, entry,
-                                      size->mode == FB_SIZE_SAMPLES ? size->value
-                                                                    : size->value / entry, error);
-    if (!status)
-        say_hit_rate(upload, pipeline);
-    return status;
-}
-
 int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct fb_device *device,
                    uint64_t ahead, forebay_error *error)
 {
@@ -102,7 +33,7 @@ int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct 
     if (!status)
         status = device->ops->stream_open(device, &upload->clock, error);
     if (!status && pipeline->collation.tail)
-        status = cache_open(upload, pipeline, error);
+        status = fb_upload_cache_open(upload, pipeline, error);
     if (status) {
         fb_upload_stop(upload);
         fb_upload_free(upload, pipeline);
@@ -139,12 +70,8 @@ void fb_upload_free(struct fb_upload *upload, struct fb_pipeline *pipeline)
 
 void fb_upload_find(struct fb_pipeline *pipeline, struct fb_batch *batch)
 {
-    if (!pipeline->upload || !pipeline->upload->cache)
-        return;
-    pthread_mutex_lock(&pipeline->lock);
-    fb_device_cache_find_locked(pipeline->upload->cache, batch->samples, batch->count,
-                                batch->places);
-    pthread_mutex_unlock(&pipeline->lock);
+    if (pipeline->upload && pipeline->upload->cache)
+        fb_device_cache_find(pipeline->upload->cache, batch);
 }
 
 uint64_t fb_pipeline_device_trim(struct fb_pipeline *pipeline, uint64_t bytes)
@@ -240,9 +167,6 @@ static void start_done_locked(struct fb_pipeline *pipeline, struct fb_batch *bat
     if (!status) {
         batch->upload.state = FB_UPLOAD_STARTED;
         pipeline->upload->figures.bytes_copied += batch->upload.copied;
-        if (pipeline->upload->cache)
-            fb_device_cache_commit_locked(pipeline->upload->cache, batch->samples, batch->kept,
-                                          batch->count, batch->places);
     } else if (status == FOREBAY_NO_MEMORY) {
         no_room_locked(pipeline, batch, now, error);
     } else {
@@ -273,6 +197,8 @@ bool fb_upload_step_locked(struct fb_pipeline *pipeline, bool now)
         if (fb_assembly_bring_back(&assembly, &error))
             status = FOREBAY_NO_DEVICE;
     }
+    if (!status && upload->cache)
+        fb_device_cache_commit(upload->cache, batch);
     pthread_mutex_lock(&pipeline->lock);
     start_done_locked(pipeline, batch, now, status, &error);
     upload->uploading = false;
@@ -368,7 +294,7 @@ void fb_upload_drop_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
     batch->upload.state = FB_UPLOAD_NONE;
     upload->starved = false;
     if (upload->cache && !upload->stopped)
-        fb_device_cache_forget_locked(upload->cache, batch->places, batch->count);
+        fb_device_cache_forget_locked(upload->cache, batch);
     if (!batch->upload.buffer.memory || upload->spare_count == FB_BUFFERS_FREE || upload->stopped)
         return;
     upload->spare[upload->spare_count++] = batch->upload.buffer;

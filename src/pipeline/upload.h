@@ -42,6 +42,7 @@ struct fb_batch_upload {
     void *streams[FB_STREAMS]; /* the caller works with it on these */
     unsigned stream_count;
     uint64_t copied; /* bytes that crossed the bus */
+    uint64_t chunks[4]; /* of the device's cache that it counts on: a bit each */
 };
 
 /* What belongs to a slot that the device copies from, and goes where its memory goes. */
@@ -61,6 +62,7 @@ struct fb_upload_report {
     uint64_t bytes_copied;
     uint64_t cache_hits, cache_misses, cache_items; /* samples */
     uint64_t cache_bytes; /* of device memory, beside device_bytes */
+    uint64_t allocated_bytes, reserved_bytes; /* of both: in use now; held in all */
     uint64_t host_batches; /* handed out in host memory for want of room */
     double hidden_s, exposed_s; /* of the copies' time: beside the caller's work, or waited for */
 };

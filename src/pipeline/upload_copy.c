@@ -39,18 +39,15 @@ static void cache_plan(struct fb_upload *upload, struct fb_batch *batch)
 
     if (cache->chunk_count && fb_device_cache_is_tight(cache, 0))
         fb_upload_drop_chunk(upload, "the device has less than a tenth of its memory left");
-    if (fb_device_cache_grow(cache, batch->count, &error)) {
+    if (fb_device_cache_plan(cache, batch, &error)) {
         pthread_mutex_lock(upload->lock);
         first = !upload->said_cache;
         upload->said_cache = true;
         pthread_mutex_unlock(upload->lock);
     }
     if (first)
-        fb_warn(upload->log, "%s; device.cache holds %" PRIu64 " samples", error.message,
-                cache->limit);
-    pthread_mutex_lock(upload->lock);
-    fb_device_cache_plan_locked(cache, batch->samples, batch->kept, batch->count, batch->places);
-    pthread_mutex_unlock(upload->lock);
+        fb_warn(upload->log, "%s; device.cache holds %" PRIu64 " %s", error.message, cache->limit,
+                cache->source ? "units" : "samples");
 }
 
 static int copy_missing(struct fb_upload *upload, struct fb_batch *batch, forebay_error *error)

@@ -3,6 +3,7 @@
  *
  *   upload.c         which batch and when; to the caller and back
  *   upload_copy.c    the copy of one batch
+ *   upload_cache.c   the device's cache: what its entries are, and how large
  *   upload_preload.c the cache filled before the first batch
  *   upload_memory.c  pinned slots, device buffers, what is given back when there is no room
  */
@@ -48,6 +49,11 @@ void fb_upload_free_views(struct fb_upload *upload, struct fb_batch *batch);
 void fb_upload_free_events(struct fb_upload *upload, struct fb_batch *batch);
 /* If the copy is over, be done with its events; the slot is free to be written. */
 bool fb_upload_finish(struct fb_upload *upload, struct fb_batch *batch);
+
+/* ---- upload_cache.c ---- */
+/* device.cache: samples or units, whichever serves this source; BAD_CONFIG if it can have none. */
+int fb_upload_cache_open(struct fb_upload *upload, struct fb_pipeline *pipeline,
+                         forebay_error *error);
 
 /* ---- upload_copy.c ---- */
 /* Get a buffer and start the copy. On failure the batch is as it was. */

@@ -106,13 +106,18 @@ void fb_upload_read_report_locked(const struct fb_upload *upload, struct fb_uplo
     *report = upload->figures;
     report->kind = upload->ops->kind;
     report->prefetch = upload->ahead;
-    report->device_bytes = atomic_load(&upload->device_bytes);
+    report->device_bytes = report->reserved_bytes = atomic_load(&upload->device_bytes);
+    report->allocated_bytes = report->device_bytes;
+    for (unsigned i = 0; i < upload->spare_count; i++) /* a free one may have gone meanwhile */
+        report->allocated_bytes -= fb_min(report->allocated_bytes, upload->spare[i].capacity);
     if (upload->cache) {
         report->cache_hits = upload->cache->hits;
         report->cache_misses = upload->cache->misses;
         report->cache_items = upload->cache->used;
         report->cache_bytes = upload->cache->chunk_count *
                               fb_device_cache_chunk_bytes(upload->cache);
+        report->reserved_bytes += report->cache_bytes;
+        report->allocated_bytes += upload->cache->used * upload->cache->entry_bytes;
     }
     report->device_peak_bytes = atomic_load(&upload->device_peak);
 }
@@ -192,7 +197,8 @@ bool fb_upload_drop_chunk(struct fb_upload *upload, const char *why)
     upload->ops->event_free(upload->device, event);
     upload->ops->free(upload->device, memory, fb_device_cache_chunk_bytes(cache));
     if (first)
-        fb_warn(upload->log, "%s; device.cache holds %" PRIu64 " samples now", why, left);
+        fb_warn(upload->log, "%s; device.cache holds %" PRIu64 " %s now", why, left,
+                cache->source ? "units" : "samples");
     return true;
 }
 

@@ -18,10 +18,9 @@ static int preload_batch(struct fb_pipeline *pipeline, struct fb_hands *hands,
     status = fb_upload_start(upload, batch, error);
     if (status)
         return status;
+    fb_device_cache_commit(upload->cache, batch);
     pthread_mutex_lock(&pipeline->lock);
     upload->figures.bytes_copied += batch->upload.copied;
-    fb_device_cache_commit_locked(upload->cache, batch->samples, batch->kept, batch->count,
-                                  batch->places);
     fb_upload_drop_locked(pipeline, batch);
     pthread_mutex_unlock(&pipeline->lock);
     return FOREBAY_OK;
@@ -34,17 +33,22 @@ static int preload(struct fb_pipeline *pipeline, struct fb_hands *hands, struct 
     struct fb_walk walk = fb_walk_begin(pipeline, fb_order_begin(pipeline->options.order, 0));
     int status = FOREBAY_OK;
 
-    for (; walk.first < walk.count && cache->used < cache->limit && !status;
-         walk.first += pipeline->batch_size) {
-        status = fb_progress(&pipeline->log, "filling the device's cache", cache->used,
-                             fb_min(cache->limit, walk.count), error);
+    for (; walk.first < walk.count && !status; walk.first += pipeline->batch_size) {
+        uint64_t count = fb_min(pipeline->batch_size, walk.count - walk.first);
+
+        status = fb_progress(&pipeline->log, "filling the device's cache", walk.first, walk.count,
+                             error);
         if (status)
             return status;
-        fb_batch_begin(batch, walk.at, walk.first,
-                       fb_min(pipeline->batch_size, walk.count - walk.first));
-        status = preload_batch(pipeline, hands, batch, error);
+        fb_batch_begin(batch, walk.at, walk.first, count);
+        fb_order_samples(pipeline->options.order, walk.at, walk.first, count, batch->samples);
+        if (fb_device_cache_wants(cache, batch->samples, count))
+            status = preload_batch(pipeline, hands, batch, error);
+        else if (cache->used >= cache->limit && !cache->source)
+            break;
     }
-    fb_say(&pipeline->log, "preloaded %" PRIu64 " samples into the device's cache", cache->used);
+    fb_say(&pipeline->log, "preloaded %" PRIu64 " %s into the device's cache", cache->used,
+           cache->source ? "units" : "samples");
     cache->hits = cache->misses = 0;
     return status == FOREBAY_NO_MEMORY ? FOREBAY_OK : status;
 }

@@ -233,7 +233,12 @@ static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *han
     const struct fb_fetcher *fetcher = &pipeline->fetcher;
     uint64_t sample = batch->samples[at];
     forebay_error error, second;
-    int status = fb_fetch(fetcher, hands, batch, at, &error);
+    int status;
+
+    hands->passing = batch->places && batch->places[at] == FB_PLACE_WANTED &&
+                     fetcher->ranks.local_world <= 1;
+    status = fb_fetch(fetcher, hands, batch, at, &error);
+    hands->passing = false;
 
     if (!status)
         return;
@@ -285,7 +290,7 @@ static void fill_samples(const struct fb_pipeline *pipeline, struct fb_hands *ha
     while (from < to) {
         uint64_t end = from;
 
-        while (end < to && (!batch->places || batch->places[end] == FB_PLACE_NONE))
+        while (end < to && (!batch->places || batch->places[end] >= FB_PLACE_WANTED))
             end++;
         if (end > from)
             fill_missing(pipeline, hands, batch, from, end, outcome);

@@ -8,6 +8,33 @@
 #include "pipeline/pipeline.h"
 
 #define LOOK_AHEAD_SHARE 32 /* of what is left of the budget */
+/* Cards sold as 24 GB report a little less than 24 GiB, cards sold as 12 GB at most 12 GiB. */
+#define AGGRESSIVE_BYTES ((uint64_t)24 * 1000 * 1000 * 1000)
+#define MINIMAL_BYTES ((uint64_t)12 << 30)
+
+int fb_prepare_preset(struct fb_config *config, struct fb_device *device, const struct fb_log *log,
+                      forebay_error *error)
+{
+    struct fb_device_info info;
+    const char *name = "gpu-minimal";
+    char text[32];
+
+    if (config->preset != FB_PRESET_GPU_AUTO)
+        return FOREBAY_OK;
+    if (fb_device_is_host(device)) {
+        fb_say(log, "preset: gpu-auto takes none: batches stay in the host's memory");
+        return FOREBAY_OK;
+    }
+    device->ops->info(device, &info);
+    if (info.total_bytes != UINT64_MAX && info.total_bytes >= AGGRESSIVE_BYTES)
+        name = "gpu-aggressive";
+    else if (info.total_bytes != UINT64_MAX && info.total_bytes > MINIMAL_BYTES)
+        name = "gpu-combined";
+    fb_say(log, "preset: gpu-auto takes %s: %s:%u has %s", name, device->ops->kind, device->number,
+           info.total_bytes == UINT64_MAX ? "memory, but does not tell how much"
+                                          : fb_size_text(info.total_bytes, text));
+    return fb_config_apply_preset(config, name, log, error);
+}
 
 int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
                       const struct fb_ranks *ranks, const struct fb_log *log,

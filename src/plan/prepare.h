@@ -6,6 +6,7 @@
  */
 #ifndef FB_PLAN_PREPARE_H
 #define FB_PLAN_PREPARE_H
+#include "device/device.h"
 #include "order/order.h"
 #include "plan/plan.h"
 #include "source/source.h"
@@ -15,6 +16,10 @@
 #define FB_LOADER_BYTES ((uint64_t)768 * 1024)
 /* What the pipeline and the cache take for themselves beside slots and workers: planned for. */
 #define FB_LOADER_FIXED_BYTES ((uint64_t)64 * 1024)
+
+/* preset: gpu-auto: the preset that fits the device's memory, and say which. Else nothing. */
+int fb_prepare_preset(struct fb_config *config, struct fb_device *device, const struct fb_log *log,
+                      forebay_error *error);
 
 /* memory.budget, this rank's part of it, as a ledger of its own. */
 int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,

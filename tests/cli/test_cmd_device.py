@@ -37,19 +37,23 @@ def test_a_device_delivers_what_the_host_delivers(kind, around, scans, result):
 
 def test_the_guides_run(kind, around, tmp_path, result):
     """Window 64, stride 20, batch 1024, a cache of 5000 samples on the device."""
-    result("generate", "windows", tmp_path / "series", "--files", 8, "--bytes", "1MB")
+    result("generate", "windows", tmp_path / "series", "--files", 8, "--bytes", "4MB")
     settings = ["--set", "source.kind=windows", "--set", f"source.path={tmp_path}/series/*.npy",
                 "--set", "source.window=64", "--set", "source.stride=20", "--set",
                 "batch.size=1024", "--set", "memory.budget=512MiB", "--epochs", 3]
     host = result("run", *settings)
-    device = result("run", *settings, "--set", f"device.kind={kind}", "--set",
-                    "device.cache=5000 samples", env=around)["device"]
+    run = result("run", *settings, "--set", f"device.kind={kind}", "--set",
+                 "device.cache=5000 samples", env=around)
+    device = run["device"]
     again = result("run", *settings, "--set", f"device.kind={kind}", "--set",
                    "device.cache=5000 samples", "--set", "device.preload=true", env=around)
     epoch = host["samples"] // 3
-    assert device["cache_items"] == epoch
+    assert epoch > 3 * 1024
+    assert device["cache_items"] == 8 and device["cache_bytes"] < 8 * 4_100_000, \
+        "each file is in device memory once, however its windows overlap"
     assert device["cache_hits"] + device["cache_misses"] == 3 * epoch
-    assert again["checksum"] == host["checksum"]
+    assert device["cache_hits"] >= epoch and device["bytes_copied"] < host["bytes"] / 2
+    assert run["checksum"] == again["checksum"] == host["checksum"]
     assert again["device"]["cache_hits"] == 3 * epoch and again["device"]["cache_misses"] == 0
 
 
@@ -78,6 +82,18 @@ def test_keys_of_a_device_are_accepted_on_the_host_and_that_is_said_once(scans, 
                    "device.prefetch=3")
     assert done.returncode == 0
     assert done.stderr.count("has no effect") == 1
+
+
+def test_a_source_with_a_random_part_is_refused_in_words(around, tmp_path, result, forebay):
+    result("generate", "images", tmp_path / "images", "--files", 4)
+    done = forebay("run", "--set", "source.kind=images", "--set",
+                   f"source.path={tmp_path}/images/**/*.jpg", "--set", "source.size=32", "--set",
+                   "source.crop=random", "--set", "device.kind=cuda:0", "--set",
+                   "device.cache=10 samples", "--json", env=around)
+    assert done.returncode == 1
+    error = done.json()["error"]
+    assert error["status"] == "BAD_CONFIG" and error["place"] == "--set device.cache"
+    assert "makes its samples anew each time" in error["message"]
 
 
 def test_diagnose_tells_what_is_there(result, around):

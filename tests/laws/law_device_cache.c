@@ -2,8 +2,6 @@
  * back when memory is short, on each rank what is its own. */
 #include "device.h"
 
-#include <string.h>
-
 struct cached_run {
     const char *device, *cache;
     uint64_t hits, misses, copied;
@@ -156,18 +154,6 @@ static void sticky_ranks_hit_all_that_is_cached(void **state)
     assert_true(loose > 0.125 - 0.04 && loose < 0.125 + 0.04);
 }
 
-static void samples_that_differ_are_not_cached(void **state)
-{
-    forebay_loader *loader;
-    forebay_error error;
-
-    (void)state;
-    assert_int_equal(law_open_scans(&loader, NULL, &error, "device.kind=cuda:0",
-                                    "device.cache=10 samples", "batch.collate=pad",
-                                    "memory.budget=64MiB", NULL), FOREBAY_BAD_CONFIG);
-    assert_non_null(strstr(error.message, "device.cache: the samples differ in size"));
-}
-
 int main(void)
 {
 #define LAW(test) cmocka_unit_test_setup(test, device_settle)
@@ -177,7 +163,6 @@ int main(void)
         LAW(the_cache_gives_memory_back_when_asked),
         LAW(preloaded_samples_are_hit_from_the_first_batch_on),
         LAW(sticky_ranks_hit_all_that_is_cached),
-        LAW(samples_that_differ_are_not_cached),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

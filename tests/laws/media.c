@@ -101,7 +101,7 @@ static void add_sample(unsigned number)
 
 static void write_bytes(const char *name, const void *bytes, size_t count)
 {
-    char path[800];
+    char path[1600];
     FILE *file;
 
     snprintf(path, sizeof(path), "%s/%s", law_folder(), name);
@@ -128,7 +128,7 @@ static void write_packed(unsigned number)
 
 static void make_shards(void)
 {
-    char path[800];
+    char path[64];
 
     shard = malloc(SHARD_BYTES);
     if (!shard)
