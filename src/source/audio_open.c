@@ -285,13 +285,11 @@ static int list_manifests(struct opening *opening, forebay_error *error)
                        audio->files.count, MANIFESTS_MAX);
     audio->fds = fb_block_new(audio->budget, FB_STAGE_INDEX, audio->files.count,
                               sizeof(*audio->fds), "manifests", error);
+    for (uint64_t i = 0; audio->fds && i < audio->files.count; i++)
+        audio->fds[i] = -1;
     audio->ends = fb_block_new(audio->budget, FB_STAGE_INDEX, audio->files.count,
                                sizeof(*audio->ends), "manifests", error);
-    if (!audio->fds || !audio->ends)
-        return fb_failed(error);
-    for (uint64_t i = 0; i < audio->files.count; i++)
-        audio->fds[i] = -1;
-    return FOREBAY_OK;
+    return audio->fds && audio->ends ? FOREBAY_OK : fb_failed(error);
 }
 
 static int make_rows(struct fb_audio *audio, forebay_error *error)
