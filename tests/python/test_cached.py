@@ -542,6 +542,8 @@ def test_kill_9_of_a_worker_loses_nothing_and_leaves_nothing():
         for number, batch in enumerate(loader):
             if number == 30:
                 os.kill(int(batch["pid"][0]), signal.SIGKILL)
+    # torch's handler raises at every child's end while a loader with a dead worker lives, anywhere.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     kept = data.cache_stats()["items"]
     assert kept > 50
     del loader
