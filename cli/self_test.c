@@ -180,6 +180,39 @@ static bool casts_work(struct bench *bench)
     return good;
 }
 
+/* (value - mean) * scale; mean and scale are one array here. */
+static bool normalise_works(struct bench *bench)
+{
+    enum { CHANNELS = 3, INNER = 1000 };
+    uint64_t count = bench->bytes / sizeof(float);
+    float *numbers = bench->pinned.memory, means[CHANNELS] = { 0.1f, 0.485f, 3.7f };
+    float *expected = malloc(bench->bytes);
+    struct fb_launch launch = { .kernel = FB_KERNEL_NORMALISE,
+                                .memories = { bench->memory[0], bench->memory[1],
+                                              bench->memory[1] },
+                                .memory_count = 3,
+                                .numbers = { count, INNER, CHANNELS },
+                                .number_count = 3,
+                                .items = count };
+    bool good = expected != NULL;
+
+    for (uint64_t i = 0; i < count && good; i++) {
+        float mean = means[i / INNER % CHANNELS];
+
+        numbers[i] = (float)(i % 1021) / 7.0f;
+        expected[i] = (numbers[i] - mean) * mean;
+    }
+    good = good &&
+           !bench->ops->upload_now(bench->device, bench->stream, bench->memory[1], 0, means,
+                                   sizeof(means), &bench->error) &&
+           !bench->ops->upload(bench->device, bench->stream, bench->memory[0], 0, numbers,
+                               bench->bytes, &bench->error) &&
+           !bench->ops->launch(bench->device, bench->stream, &launch, &bench->error) &&
+           holds(bench, 0, expected, bench->bytes);
+    free(expected);
+    return good;
+}
+
 static bool no_memory_is_told(struct bench *bench)
 {
     void *memory;
@@ -197,17 +230,20 @@ static const struct {
     { "a stream waits for another one's event", streams_wait },
     { "the gather kernel moves what it is told to", gather_works },
     { "the casts give the bits the host gives", casts_work },
+    { "normalising gives the bits the host gives", normalise_works },
     { "memory that is not there is told, and survived", no_memory_is_told },
 };
 
 /* ---- The claims about the loader ---- */
 
-static int loader_sum(const char *folder, const char *kind, const char *cache, uint64_t *sum,
-                      forebay_error *error)
+static int loader_sum(const char *folder, bool windows, const char *kind, const char *cache,
+                      uint64_t *sum, forebay_error *error)
 {
     char path[512], device[80];
-    const char *settings[] = { "source.kind=npy", path, device, cache, "batch.size=5",
-                               "memory.budget=256MiB", "memory.share=off" };
+    const char *settings[] = { windows ? "source.kind=windows" : "source.kind=npy",
+                               windows ? "batch.size=64" : "batch.size=5",
+                               windows ? "source.stride=20" : "source.stride=1", path, device,
+                               cache, "memory.budget=256MiB", "memory.share=off" };
     forebay_options options = FOREBAY_OPTIONS_INIT;
     forebay_loader *loader;
     forebay_batch *batch;
@@ -233,7 +269,7 @@ static int loader_sum(const char *folder, const char *kind, const char *cache, u
 }
 
 /* The same sums from the host and from the device, with and without its cache. */
-static int loader_agrees(const char *kind, const struct fb_log *log, bool *agrees,
+static int loader_agrees(const char *kind, bool windows, const struct fb_log *log, bool *agrees,
                          forebay_error *error)
 {
     char folder[] = "/tmp/forebay-self-test-XXXXXX", path[64];
@@ -247,11 +283,12 @@ static int loader_agrees(const char *kind, const struct fb_log *log, bool *agree
         return fb_fail_errno(error, FOREBAY_IO, "cannot make a folder in /tmp");
     status = fb_generate(&made, &options, log, error);
     if (!status)
-        status = loader_sum(folder, "host", "device.cache=off", &sums[0], error);
+        status = loader_sum(folder, windows, "host", "device.cache=off", &sums[0], error);
     if (!status)
-        status = loader_sum(folder, kind, "device.cache=off", &sums[1], error);
+        status = loader_sum(folder, windows, kind, "device.cache=off", &sums[1], error);
     if (!status)
-        status = loader_sum(folder, kind, "device.cache=10 samples", &sums[2], error);
+        status = loader_sum(folder, windows, kind, windows ? "device.cache=2MB" : "device.cache=10 samples",
+                            &sums[2], error);
     *agrees = !status && sums[0] == sums[1] && sums[0] == sums[2];
     for (unsigned i = 0; i < FILES; i++) {
         snprintf(path, sizeof(path), "%s/%04u.npy", folder, i);
@@ -291,8 +328,11 @@ json_t *self_test(struct fb_device *device, const char *kind, const struct fb_lo
         told(list, claims[i].name, good, bench.error.message, failed);
     }
     bench_close(&bench);
-    loader_agrees(kind, log, &agrees, &error);
+    loader_agrees(kind, false, log, &agrees, &error);
     told(list, "a loader delivers the same from the host and the device", agrees, error.message,
+         failed);
+    loader_agrees(kind, true, log, &agrees, &error);
+    told(list, "windows gathered on the device are those of the host", agrees, error.message,
          failed);
     return list;
 }

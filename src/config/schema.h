@@ -129,7 +129,7 @@
     X(TEXT, device_kind, "device.kind", "host", 0, "", \
       "host, auto, cuda:N or opencl:N: where batches are handed out.") \
     X(SIZE, device_cache, "device.cache", "off", 0, "off|samples", \
-      "Samples kept in device memory: bytes, or a number of samples.") \
+      "What is kept in device memory: bytes, or a number of samples.") \
     X(COUNT, device_prefetch, "device.prefetch", "2", 0, "", "Batches copied ahead.") \
     X(BOOL, device_preload, "device.preload", "false", 0, "", \
       "Fill the device cache before the first batch.") \

@@ -129,14 +129,17 @@ static int units_walk(const struct fb_assembly *assembly, uint64_t at, uint64_t 
 
     for (unsigned p = 0; p < count && !status; p++) {
         const struct fb_column *column = &assembly->collation->columns[parts[p].field];
+        uint64_t within = parts[p].rows == FB_ALL_ROWS ? 0 : parts[p].first_row * column->cell_out;
         struct move move;
 
         if (!column->wanted)
             continue;
         move = move_at(cache, batch->places[at], cache->place_of[parts[p].unit] - 1);
-        if (parts[p].rows != FB_ALL_ROWS)
-            move.entry += parts[p].first_row * column->cell_out;
+        move.entry += within;
         move.there = item_offset(assembly, parts[p].field, position, parts[p].item, &move.bytes);
+        if (within + move.bytes > cache->entry_bytes)
+            return fb_fail(error, FOREBAY_BAD_DATA,
+                           "device.cache: a unit is larger than any was when the source was opened");
         if (move.bytes)
             status = take(assembly, &move, error);
     }
@@ -193,21 +196,24 @@ static int move_write(const struct fb_assembly *assembly, const struct move *mov
     return FOREBAY_OK;
 }
 
-/* All lists, one behind the other in the slot's tail. Returns how many moves there are. */
-static uint64_t lists_write(const struct fb_assembly *assembly)
+/* All lists, one behind the other in the slot's tail; *out: how many moves there are. */
+static int lists_write(const struct fb_assembly *assembly, uint64_t *out, forebay_error *error)
 {
     struct fb_moves *moves = &assembly->cache->moves;
     uint64_t total = 0;
+    int status;
 
     memset(moves, 0, sizeof(*moves));
-    (void)moves_walk(assembly, move_count, NULL);
+    status = moves_walk(assembly, move_count, error);
+    if (status)
+        return status;
     for (unsigned which = CACHED; which <= KEPT; which++)
         for (unsigned c = 0; c < FB_DEVICE_CHUNKS; c++) {
             moves->next[which][c] = total;
             total += moves->count[which][c];
         }
-    (void)moves_walk(assembly, move_write, NULL);
-    return total;
+    *out = total;
+    return moves_walk(assembly, move_write, error);
 }
 
 /* A kernel does all moves of a list at once; without one they are made one by one. */
@@ -255,18 +261,18 @@ static int lists_run(const struct fb_assembly *assembly, forebay_error *error)
 int fb_assembly_start(struct fb_assembly *assembly, forebay_error *error)
 {
     const struct fb_batch *batch = assembly->batch;
-    uint64_t total;
+    uint64_t total = 0;
     int status = FOREBAY_OK;
 
     for (unsigned o = 0; o < assembly->collation->output_count && !status; o++)
         status = is_data(assembly->collation, o)
                      ? upload_field(assembly, o, error)
                      : upload(assembly, batch->placed[o].offset, batch->placed[o].bytes, error);
-    if (status)
-        return status;
-    total = lists_write(assembly);
-    status = upload(assembly, batch->span - assembly->collation->tail,
-                    3 * total * sizeof(uint64_t), error);
+    if (!status)
+        status = lists_write(assembly, &total, error);
+    if (!status)
+        status = upload(assembly, batch->span - assembly->collation->tail,
+                        3 * total * sizeof(uint64_t), error);
     return status ? status : lists_run(assembly, error);
 }
 

@@ -107,7 +107,7 @@ def test_diagnose_tells_what_is_there(result, around):
 def test_the_self_test_of_a_device_holds(kind, result, around):
     told = result("diagnose", "--device", kind, "--self-test", env=around)
     claims = told["devices"][0]["self_test"]
-    assert len(claims) == 6 and told["failed"] == 0
+    assert len(claims) == 8 and told["failed"] == 0
     assert all(claim["ok"] for claim in claims), claims
 
 

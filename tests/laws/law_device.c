@@ -209,7 +209,7 @@ static void trainer_close(struct trainer *trainer)
 }
 
 /* Every batch is given back right after a slow kernel on it was started. */
-static void drop_under_kernels(bool own_stream)
+static void drop_under_kernels(bool own_stream, const char *cache)
 {
     uint64_t expected[BATCHES], seen[BATCHES];
     struct emulated *emulated = device_control();
@@ -223,7 +223,7 @@ static void drop_under_kernels(bool own_stream)
     emulated->ns_per_mb = 2000000;
     trainer_open(&trainer);
     law_ok(law_open_frames(&loader, NULL, &error, "device.kind=cuda:0", "batch.size=4",
-                           "memory.budget=64MiB", "workers=2", NULL));
+                           "memory.budget=64MiB", "workers=2", cache, NULL));
     for (unsigned epoch = 0; epoch < 2; epoch++)
         while (forebay_next(&batch, loader, &error) == FOREBAY_OK) {
             void *stream = own_stream ? trainer.stream : NULL;
@@ -245,13 +245,15 @@ static void drop_under_kernels(bool own_stream)
 static void a_batch_dropped_under_a_kernel_is_not_written(void **state)
 {
     (void)state;
-    drop_under_kernels(false);
+    drop_under_kernels(false, "device.cache=off");
+    drop_under_kernels(false, "device.cache=30 samples");
 }
 
 static void a_batch_dropped_under_a_kernel_on_another_stream_is_not_written(void **state)
 {
     (void)state;
-    drop_under_kernels(true);
+    drop_under_kernels(true, "device.cache=off");
+    drop_under_kernels(true, "device.cache=30 samples");
 }
 
 static void a_batch_is_used_on_four_streams_at_most(void **state)
