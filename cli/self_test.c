@@ -287,8 +287,9 @@ static int loader_agrees(const char *kind, bool windows, const struct fb_log *lo
     if (!status)
         status = loader_sum(folder, windows, kind, "device.cache=off", &sums[1], error);
     if (!status)
-        status = loader_sum(folder, windows, kind, windows ? "device.cache=2MB" : "device.cache=10 samples",
-                            &sums[2], error);
+        status = loader_sum(folder, windows, kind,
+                            windows ? "device.cache=2MB" : "device.cache=10 samples", &sums[2],
+                            error);
     *agrees = !status && sums[0] == sums[1] && sums[0] == sums[2];
     for (unsigned i = 0; i < FILES; i++) {
         snprintf(path, sizeof(path), "%s/%04u.npy", folder, i);

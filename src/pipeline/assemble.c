@@ -139,7 +139,7 @@ static int units_walk(const struct fb_assembly *assembly, uint64_t at, uint64_t 
         move.there = item_offset(assembly, parts[p].field, position, parts[p].item, &move.bytes);
         if (within + move.bytes > cache->entry_bytes)
             return fb_fail(error, FOREBAY_BAD_DATA,
-                           "device.cache: a unit is larger than any was when the source was opened");
+                           "device.cache: a unit is larger than any was when the source opened");
         if (move.bytes)
             status = take(assembly, &move, error);
     }

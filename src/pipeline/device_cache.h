@@ -11,8 +11,8 @@
  * An entry is a sample with all its fields, or a unit: a series that windows are cut from, a scan
  * that several sequences share, or whatever differs in size. So what samples share is there once.
  * All entries have the size of the largest, so that an entry is a place in a chunk of device memory
- * and what follows a shorter unit is zeros, which is what `pad` wants. Of a series that samples take
- * parts of, those rows are there that some sample brought: a bit for each says so.
+ * and what follows a shorter unit is zeros, which is what `pad` wants. Of a series that samples
+ * take parts of, those rows are there that some sample brought: a bit for each says so.
  *
  * Chunks are allocated when the first entry comes, and given back from the last one on when the
  * device is short of memory. A chunk that a batch in flight counts on is not given back.
@@ -49,7 +49,7 @@ struct fb_device_cache {
     uint64_t key_count;             /* samples or units */
     uint64_t entry_bytes, chunk_entries;
     bool zeroed;                    /* what no move wrote must be zeros */
-    uint64_t *first_bit; /* [units + 1], where samples take parts of units: a unit's bits in `there` */
+    uint64_t *first_bit; /* [units + 1] of `there`, where samples take parts of units; else NULL */
     uint64_t bit_count;
     struct fb_part *parts[2]; /* [parts_max]: whoever opens a batch, whoever uploads one */
     struct fb_moves moves;    /* of the one who uploads */

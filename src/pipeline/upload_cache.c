@@ -147,8 +147,8 @@ static void say_hit_rate(const struct fb_upload *upload, const struct fb_pipelin
            cache->key_count, cache->source ? "units" : "samples",
            fb_size_text(cache->limit * cache->entry_bytes, text), 100 * share,
            world > 1 && !sticky && !shared
-               ? " (order.sticky: rank keeps each sample on its rank, and gives up to as many times "
-                 "that as there are ranks)" : "");
+               ? " (order.sticky: rank keeps each sample on its rank, and gives up to as many "
+                 "times that as there are ranks)" : "");
 }
 
 int fb_upload_cache_open(struct fb_upload *upload, struct fb_pipeline *pipeline,

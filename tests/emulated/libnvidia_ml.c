@@ -1,14 +1,14 @@
 /*
  * libnvidia_ml.c -- NVIDIA's management library of our own, for tests: libnvidia-ml.so.1 with as
  * many devices as EMULATED_CUDA_DEVICES says, of EMULATED_CUDA_MEMORY bytes each. Device i is
- * 40 + i percent busy, uses (i + 1) / 8 of its memory, takes 100.5 + i watts and has 50 + i degrees.
+ * 40 + i percent busy, uses (i + 1) / 8 of its memory, takes 100.5 + i watts, has 50 + i degrees.
  *
  *   EMULATED_NVML_FAIL   calls that fail, e.g. "nvmlInit_v2" or, on device 1 only,
  *                        "nvmlDeviceGetTemperature@1"; several with commas
  *
- * It is strict: it aborts, with a sentence, on a call before nvmlInit_v2 or after nvmlShutdown, on a
- * handle it did not give, on a name's room of no use, and on an nvmlInit_v2 without its nvmlShutdown
- * at exit.
+ * It is strict: it aborts, with a sentence, on a call before nvmlInit_v2 or after nvmlShutdown, on
+ * a handle it did not give, on a name's room of no use, and on an nvmlInit_v2 without its
+ * nvmlShutdown at exit.
  */
 #include <pthread.h>
 #include <stdarg.h>
