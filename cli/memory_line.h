@@ -16,8 +16,8 @@ struct memory_seen {
 
 /* "[<where>] Memory - Process: ...MB (...%), System: .../...GB (...%), GPU: ...MB
  * allocated, ...MB reserved"; MB and GB are 2^20 and 2^30, as there. The GPU's is what `loader`
- * (may be NULL) has of device memory: in use now, and in all; n/a on the host. Behind it a warning if
- * more than `warn` (0 ... 1) of the system's memory is used. What cannot be measured is "n/a".
+ * (may be NULL) has of device memory: in use now, and in all; n/a on the host. Behind it a warning
+ * if more than `warn` (0 ... 1) of the system's memory is used. What cannot be measured is "n/a".
  * `seen` begins as zeros. */
 void memory_line(struct progress *progress, struct memory_seen *seen, const char *where,
                  double warn, forebay_loader *loader);
