@@ -17,7 +17,8 @@
 static const char *const KINDS[] = { "windows", "table", "matrix" };
 static const char *const WORKERS[] = { "workers=0", "workers=1", "workers=3", "workers=17" };
 static const char *const BUDGETS[] = { "memory.budget=24MiB", "memory.budget=200MiB" };
-static const char *const CACHES[] = { "memory.cache=off", "memory.cache=1MiB", "memory.cache=auto" };
+static const char *const CACHES[] = { "memory.cache=off", "memory.cache=1MiB",
+                                      "memory.cache=auto" };
 static const char *const PREFETCH[] = { "prefetch=1", "prefetch=8" };
 
 static FILE *file_new(const char *name, unsigned number)
