@@ -65,6 +65,23 @@ WORKLOADS = {
                      "batch.size": 512, "memory.budget": "1GiB"},
         "epochs": 12, "bar": 0.3, "first": None,
     },
+    "packed-lidar": {  # forebay pack of the same scans, beside the same limit over loose files
+        "generate": ["lidar", "--files", "256", "--bytes", "1MB"],
+        "pack": "source: {kind: bin, path: '*.bin'}",
+        "limit": ["read", "{dir}", ".bin"],
+        "settings": {"source.kind": "tar", "source.path": "{dir}/packed-*.tar", "batch.size": 16,
+                     "memory.budget": "512MiB"},
+        "epochs": 6, "bar": 0.85, "first": None,
+    },
+    "packed-frames": {
+        "generate": ["frames", "--files", "12"],
+        "pack": "source: {kind: npy, fields: {blur: '*_blur.npy', sharp: '*_sharp.npy', "
+                "voxel: '*_voxel.npy'}}",
+        "limit": ["read", "{dir}", "_voxel.npy"],
+        "settings": {"source.kind": "tar", "source.path": "{dir}/packed-*.tar", "batch.size": 1,
+                     "memory.budget": "1GiB"},
+        "epochs": 6, "bar": 0.85, "first": None,
+    },
     "jpeg": {
         "generate": ["images", "--files", "2000"],
         "limit": ["jpeg", "{dir}"], "unit": "items",
@@ -133,6 +150,10 @@ def make_data(args, name, workload):
                         *workload["generate"][1:], "--force"], check=True)
         if "shards" in workload:
             make_shards(folder, workload["shards"])
+        if "pack" in workload:
+            (folder / "pack.yaml").write_text(workload["pack"])
+            subprocess.run([args.program, "pack", folder / "pack.yaml", folder / "packed", "--force"],
+                           check=True)
         (folder / ".complete").touch()
     return folder
 

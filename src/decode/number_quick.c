@@ -1,4 +1,4 @@
-/* number_quick.c -- short plain numbers, sixteen characters at a time; all others go to number.c. */
+/* number_quick.c -- short plain numbers, sixteen characters at a time; others go to number.c. */
 #include "decode/number.h"
 
 #if defined(__x86_64__)

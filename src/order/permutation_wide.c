@@ -34,7 +34,7 @@ WIDE static inline __m256i round_values(__m256i half, uint64_t key, __m256i radi
         32);
 }
 
-/* Both below the radix: what is below it after all wraps to more than the sum when it is taken off. */
+/* Both below the radix: a sum that is, too, wraps to more than itself when it is taken off. */
 WIDE static inline __m256i sums(__m256i x, __m256i y, __m256i radix)
 {
     __m256i sum = _mm256_add_epi32(x, y);

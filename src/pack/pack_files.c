@@ -122,7 +122,9 @@ static bool journal_read(struct fb_pack_plan *plan, int fd, bool *empty)
     bool same;
 
     snprintf(want, sizeof(want), "forebay-pack %d %016" PRIx64 "\n", FB_PACK_VERSION, plan->hash);
-    *empty = !file || !fgets(line, sizeof(line), file);
+    /* A first line that was cut short is as good as none: no shard was noted behind it. */
+    *empty = !file || !fgets(line, sizeof(line), file) ||
+             (!strchr(line, '\n') && strncmp(line, want, strlen(line)) == 0);
     same = !*empty && strcmp(line, want) == 0;
     /* A line that was cut short by a kill has no newline: its shard is made again. */
     while (same && fgets(line, sizeof(line), file) && strchr(line, '\n'))
@@ -179,8 +181,9 @@ int fb_pack_journal_add(const struct fb_pack_plan *plan, int fd, uint64_t number
     return journal_line(fd, path, line, error);
 }
 
-/* Begin it anew with what is really whole. */
-static int journal_renew(struct fb_pack_plan *plan, int fd, const char *path,
+/* Begin it, or go on behind what it says, and find out which shards are really whole. One that goes
+ * on is never emptied: killed at that moment, nobody would know whose the shards are. */
+static int journal_begin(struct fb_pack_plan *plan, int fd, const char *path, bool goes_on,
                          const struct fb_log *log, forebay_error *error)
 {
     char line[LINE_BYTES];
@@ -188,16 +191,16 @@ static int journal_renew(struct fb_pack_plan *plan, int fd, const char *path,
     int status = piece ? FOREBAY_OK : error->status;
 
     snprintf(line, sizeof(line), "forebay-pack %d %016" PRIx64 "\n", FB_PACK_VERSION, plan->hash);
-    if (!status && ftruncate(fd, 0) != 0)
+    if (!status && !goes_on && ftruncate(fd, 0) != 0)
         status = fb_pack_write_failed(path, error);
-    if (!status)
-        status = journal_line(fd, path, line, error);
+    if (!status) /* the last line may have been cut short */
+        status = journal_line(fd, path, goes_on ? "\n" : line, error);
     for (uint64_t i = 0; i < plan->shard_count && !status; i++) {
         if (!plan->shards[i].whole)
             continue;
         status = fb_progress(log, "checking shards", i, plan->shard_count, error);
         plan->shards[i].whole = shard_is_whole(plan, i, plan->shards[i].crc, piece);
-        if (!status && plan->shards[i].whole)
+        if (!status && plan->shards[i].whole && !goes_on)
             status = fb_pack_journal_add(plan, fd, i, error);
     }
     fb_block_free(plan->budget, FB_STAGE_OTHER, piece, PIECE_BYTES, 1);
@@ -248,7 +251,7 @@ int fb_pack_journal_open(struct fb_pack_plan *plan, int *out, const struct fb_lo
             unlink(path);
     }
     if (!status)
-        status = journal_renew(plan, fd, path, log, error);
+        status = journal_begin(plan, fd, path, same && !empty, log, error);
     if (status)
         close(fd);
     else

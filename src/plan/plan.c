@@ -11,7 +11,8 @@
 
 uint64_t fb_plan_floor(const struct fb_plan_needs *needs)
 {
-    return needs->fixed + (1 + FB_HELD_NORMAL) * needs->slot + needs->per_worker;
+    return needs->fixed +
+           fb_max(needs->open, (1 + FB_HELD_NORMAL) * needs->slot + needs->per_worker);
 }
 
 static int fail_too_small(const struct fb_plan_needs *needs, const struct fb_config *config,

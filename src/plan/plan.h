@@ -16,20 +16,21 @@ struct fb_plan_needs {
     uint64_t slot_header; /* the part of it that is no data */
     bool fixed_layout;   /* every batch takes `slot`: what does not fit is an error now */
     uint64_t per_worker; /* scratch, reader, stack, libraries' allowance */
+    uint64_t open;       /* beside `fixed`, until the source is open */
     uint64_t scratch;    /* the part of it that is decode memory */
     uint64_t cache_wanted; /* decoded bytes of all units, or 0: no cache is worth it */
 };
 
 struct fb_plan {
     uint64_t budget;
-    uint64_t floor;   /* with less than this a run may not end: fixed + 3 slots + one worker */
+    uint64_t floor;   /* with less than this a run may not end: see fb_plan_floor */
     uint64_t workers; /* threads */
     uint64_t prefetch; /* batches in flight */
     uint64_t slots_floor; /* reserved at open for batches, for good: 1 to 3 slots, headers apart */
     uint64_t cache;   /* bytes, 0 for none */
 };
 
-/* fixed + (1 + FB_HELD_NORMAL) x slot + one worker. */
+/* fixed + (1 + FB_HELD_NORMAL) x slot + one worker, or fixed + open if that is more. */
 uint64_t fb_plan_floor(const struct fb_plan_needs *needs);
 /* Divide `budget`. Fails with OVER_BUDGET, the numbers and the setting to change, if not even one
  * batch and one worker fit. */

@@ -217,6 +217,7 @@ int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                                      .slot_header = pipeline.header,
                                      .fixed_layout = pipeline.fixed,
                                      .per_worker = pipeline.per_worker,
+                                     .open = source->open_bytes,
                                      .scratch = pipeline.scratch,
                                      .cache_wanted = cache_wanted(config, source) };
     return fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);

@@ -182,6 +182,7 @@ struct fb_source {
     uint64_t unit_bytes_total;  /* of all units, decoded; 0 if not known */
     uint64_t scratch_bytes;     /* what load() and finish() need per worker */
     uint64_t library_bytes;     /* allowance per worker for libraries' own memory */
+    uint64_t open_bytes;        /* what open() needs at least beside what stays: 0 if next to nothing */
     bool rows_alone;            /* load() can read any rows without the others */
     bool sliced;                /* samples take parts of units (windows, rows): fill policy */
     bool shared_units;          /* several samples use one unit whole (overlapping sequences) */

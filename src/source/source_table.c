@@ -111,6 +111,7 @@ static void describe_source(struct table_source *self)
     base->parts_max = base->field_count;
     base->unit_bytes_max = self->table.block_rows * self->table.row_bytes;
     base->unit_bytes_total = rows * self->table.row_bytes;
+    base->open_bytes = fb_table_convert_bytes(&self->table);
     base->scratch_bytes = fb_max(SCRATCH_BYTES, self->table.row_bytes);
     base->rows_alone = base->sliced = base->uniform = true;
     base->block_samples = self->table.block_rows;

@@ -100,6 +100,7 @@ struct fb_table_chunk {
 int fb_table_chunk_open(struct fb_table_chunk *chunk, const struct fb_table *table,
                         struct fb_vocabulary *const *vocabularies, forebay_error *error);
 void fb_table_chunk_close(struct fb_table_chunk *chunk);
+uint64_t fb_table_chunk_bytes(const struct fb_table *table); /* that open takes */
 /* Parse from `start` on, or from the first line that begins at or behind `guess_from` if start is
  * UINT64_MAX: that is right unless `guess_from` is inside quotes. */
 void fb_table_chunk_parse(struct fb_table_chunk *chunk, uint64_t start, uint64_t guess_from);
@@ -132,6 +133,7 @@ int fb_table_writer_add(struct fb_table_writer *writer, const char *rows, uint64
 int fb_table_writer_finish(struct fb_table_writer *writer,
                            struct fb_vocabulary *const *vocabularies, forebay_error *error);
 void fb_table_writer_close(struct fb_table_writer *writer); /* drops what is not finished */
+uint64_t fb_table_writer_bytes(const struct fb_table *table, uint64_t blocks); /* that it takes */
 
 /* Open what was converted before; MISSING if there is none or it is not whole. Fills in the
  * columns' types. */
@@ -147,6 +149,8 @@ int fb_table_file_read(const struct fb_table_file *file, uint64_t first, uint64_
 int fb_table_file_block(const struct fb_table_file *file, uint64_t block, void *to,
                         struct fb_reader *reader, forebay_error *error);
 
+/* What one thread needs at least to convert it, beside what stays and vocabularies. */
+uint64_t fb_table_convert_bytes(const struct fb_table *table);
 /* Convert the table to `path`. */
 int fb_table_convert(struct fb_table *table, const char *path, const struct fb_log *log,
                      forebay_error *error);

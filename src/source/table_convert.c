@@ -351,6 +351,18 @@ static int run_all(struct convert *convert, const struct fb_log *log, forebay_er
 
 /* ---- All of it, once or again with wider types ---- */
 
+#define ROUNDING (64 * FB_KIB) /* blocks to whole pages, and a few small ones */
+
+uint64_t fb_table_convert_bytes(const struct fb_table *table)
+{
+    uint64_t blocks = 0, rows = table->block_rows * table->row_bytes;
+
+    for (uint64_t i = 0; i < table->shard_count; i++) /* eight bytes are a cell and its delimiter */
+        blocks += table->shards[i].bytes / fb_max(1, rows / 8) + 1;
+    return fb_thread_bytes(FB_THREAD_STACK_BYTES) + fb_table_chunk_bytes(table) +
+           fb_table_writer_bytes(table, blocks) + ROUNDING;
+}
+
 static void release_words(struct convert *convert)
 {
     unsigned columns = convert->table->column_count;

@@ -96,6 +96,12 @@ void fb_table_writer_close(struct fb_table_writer *writer)
     fb_block_free(writer->budget, FB_STAGE_SCRATCH, writer, 1, sizeof(*writer));
 }
 
+uint64_t fb_table_writer_bytes(const struct fb_table *table, uint64_t blocks)
+{
+    return sizeof(struct fb_table_writer) + table->block_rows * table->row_bytes + PIECE +
+           4 * fb_max(64, blocks) * sizeof(uint64_t); /* checksums: the list while it doubles */
+}
+
 int fb_table_writer_open(struct fb_table_writer **out, const char *path,
                          const struct fb_table *table, forebay_error *error)
 {

@@ -270,7 +270,11 @@ static int read_columns(struct fb_table *table, const struct fb_config *config,
     };
 
     for_cells(head, table->delimiter, head->from, header_cell, &header); /* only counts */
-    if (header.count > FB_TABLE_COLUMNS || header.count == 0)
+    if (header.count == 0)
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "'%s' line 1: no cell ends within 2 MiB: a line longer than that is refused",
+                       header.path);
+    if (header.count > FB_TABLE_COLUMNS)
         return fb_fail(error, FOREBAY_BAD_DATA, "'%s' line 1 has %u columns, expected 1 to %d",
                        header.path, header.count, FB_TABLE_COLUMNS);
     header.named = config->source_header == FB_HEADER_TRUE ||

@@ -50,6 +50,12 @@ static uint64_t rows_room(const struct fb_table *table)
     return (FB_TABLE_CHUNK_BYTES / table->column_count + 2) * table->row_bytes;
 }
 
+uint64_t fb_table_chunk_bytes(const struct fb_table *table)
+{
+    return 2 * FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + FB_NUMBER_PADDING + 1 +
+           ENDS * sizeof(uint32_t) + rows_room(table) + table->column_count;
+}
+
 int fb_table_chunk_open(struct fb_table_chunk *chunk, const struct fb_table *table,
                         struct fb_vocabulary *const *vocabularies, forebay_error *error)
 {

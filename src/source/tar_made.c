@@ -109,7 +109,7 @@ static bool is_sequence(const struct made_source *self)
     return self->made.each == FB_TAR_EACH_SEQUENCE;
 }
 
-/* How many of the pipeline's rows a row of the unit is: a row without its dimension is itself rows. */
+/* How many of the pipeline's rows a row of the unit is: as a sample it has no such dimension. */
 static uint64_t per_row(const struct made_source *self, unsigned field)
 {
     const struct fb_field *shown = &self->base.fields[field];

@@ -108,6 +108,11 @@ SHAPES = {
     "audio": (["audio", *((1000, "320kB") if SOAK else (100, "200kB"))], dict(
         source__kind="audio", source__path="{}/manifest.jsonl", batch__size=8,
         batch__collate="pad")),
+    "windows": (["windows", *((200, "2400128") if SOAK else (20, "2400128"))], dict(
+        source__kind="windows", source__path="{}/*.npy", source__window=64, source__stride=20,
+        batch__size=64)),
+    "table": (["table", *((8, "47MB") if SOAK else (8, "8MB"))], dict(
+        source__kind="table", source__path="{}/data.csv", source__as="matrix", batch__size=512)),
 }
 # Shards of the images above: as they are, and packed.
 SHARDS = dict(source__kind="tar", source__size=224, source__crop="random", batch__size=16)
@@ -141,8 +146,12 @@ class Set:
         if shape.startswith("tar"):
             shard(folder, shape)
         self.folder, self.shape = folder, shape
-        self.samples = files - 7 if shape == "lidar15" else files
         self.values = values
+        found = subprocess.run([program, "inspect", "--json", *self.settings()], check=True,
+                               stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        self.samples = json.loads(found.stdout)["samples"]
+        assert self.samples == {"lidar15": files - 7, "windows": files * 310,
+                                "table": self.samples}.get(shape, files)
 
     def settings(self, folder=None, **more):
         values = {key: str(value).format(folder or self.folder)
@@ -217,6 +226,42 @@ def test_every_way_finishes_on_its_floor(program, sets, tmp_path, shape, more):
     result = run_limited(program, floor, tmp_path, *arguments)
     assert result["samples"] == data.samples
     check_memory(result, floor)
+
+
+def test_a_table_five_times_the_budget_is_parsed_and_streamed(program, sets, tmp_path):
+    """Parsed under the limit too: its cache folder is new."""
+    table = sets["table"]
+    budget = sum(path.stat().st_size for path in table.folder.glob("*.csv")) // 5
+    arguments = table.settings()
+    result = run_limited(program, budget, tmp_path, "--epochs", 2, *arguments)
+    assert result["samples"] == 2 * table.samples
+    check_memory(result, budget)
+    plenty = subprocess.run([program, "run", "--json", "--epochs", "2", *arguments], check=True,
+                            stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert json.loads(plenty.stdout)["checksum"] == result["checksum"]
+
+
+@pytest.mark.parametrize("where", ["header", "row", "quote"])
+def test_a_line_of_a_gigabyte_is_refused_below_the_limit(program, tmp_path, where):
+    head = {"header": b"", "row": b"a,b\n1,2\n3,", "quote": b'a,b\n1,2\n3,"'}[where]
+    path = tmp_path / "t.csv"
+    path.write_bytes(head + b"x" * 4096)
+    with open(path, "ab") as file:  # the rest of it is a hole: NUL bytes, and no line end
+        file.truncate(10**9)
+    group = Group(32 * MIB + BESIDE)
+    try:
+        done = subprocess.run([program, "run", "--json", "--set", f"memory.budget={32 * MIB}",
+                               *settings(source__kind="table", source__path=path)],
+                              stdin=subprocess.DEVNULL, text=True, capture_output=True,
+                              preexec_fn=group.join, timeout=60,
+                              env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")})
+        assert group.kills() == 0
+    finally:
+        group.remove()
+    assert done.returncode == 1
+    error = json.loads(done.stdout)["error"]
+    assert error["status"] == "BAD_DATA" and "t.csv" in error["message"]
+    assert "longer than" in error["message"] or "does not close" in error["message"], error
 
 
 def break_files(folder, kind):
