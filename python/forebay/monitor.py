@@ -148,7 +148,8 @@ class MemoryMonitor:
         self._say(line)
         use = measured["use"]
         if use is not None and use > self.warn:
-            self._say(f"WARNING: System memory usage is critically high ({100 * use:.1f}%)!\n"
+            self._say("\u26a0\ufe0f  WARNING: System memory usage is critically high "
+                      f"({100 * use:.1f}%)!\n"
                       "   Consider reducing memory.budget (CACHE_SIZE_GB) or workers (NUM_WORKERS) "
                       "in config.")
         return line

@@ -15,9 +15,11 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "cache/inside.h"
+#include "cache/rendezvous.h"
 #include "config/config.h"
 
 #define JOIN_NS 2000000000u /* the keeper must be there before its starter leaves */
+#define ANSWER_MS 100
 #define TICK_MS 100
 #define TEXT_BYTES 256
 
@@ -96,6 +98,28 @@ static bool start(char *text)
     return !failed && waitpid(child, &status, 0) == child && status == 0;
 }
 
+/* Does anybody but this process answer? A row is taken before its owner listens, and a next run that
+ * finds nobody listening would begin a cache of its own. */
+static bool another_answers(const struct fb_cache *cache)
+{
+    const struct fb_segment *segment = &cache->segment;
+    char name[FB_NAME_TEXT];
+    uint64_t id;
+
+    fb_cache_name(cache, name);
+    for (unsigned row = 0; row < fb_members_high(segment); row++) {
+        int memory = -1;
+
+        if (row != cache->member.row && fb_life_taken(atomic_load(&segment->rows[row].life)))
+            memory = fb_rendezvous_ask(name, (int)row, ANSWER_MS, &id);
+        if (memory >= 0) {
+            close(memory);
+            return true;
+        }
+    }
+    return false;
+}
+
 void fb_keeper_start(struct fb_cache *cache)
 {
     struct fb_segment *segment = &cache->segment;
@@ -109,7 +133,7 @@ void fb_keeper_start(struct fb_cache *cache)
         fb_warn(cache->options.log, "cache: not kept: the command 'forebay' could not be started");
         return;
     }
-    while (fb_members_count(segment) < 2 && fb_now_ns() < deadline)
+    while (!another_answers(cache) && fb_now_ns() < deadline)
         poll(NULL, 0, 1);
 }
 

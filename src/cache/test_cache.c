@@ -255,6 +255,7 @@ static double waste_of(uint64_t mean)
     struct fb_cache_options options =
         options_of(budget, FB_POLICY_FILL, 200, 0, 400 * mean + 16 * FB_MIB);
     struct fb_cache *cache;
+    struct fb_cache_pin pin;
     uint64_t bytes = 0, taken;
 
     options.unit_bytes_median = mean;
@@ -263,7 +264,9 @@ static double waste_of(uint64_t mean)
     for (uint64_t unit = 0; unit < 200; unit++) {
         uint64_t size = mean / 13 + unit * mean * 24 / 13 / 199;
 
-        assert_int_equal(use(cache, unit, size, 0), FB_CACHE_FILL);
+        assert_int_equal(fb_cache_find(cache, unit, size, 0, false, &pin), FB_CACHE_FILL);
+        fb_cache_publish(cache, &pin);
+        fb_cache_done(cache, &pin);
         bytes += size;
     }
     taken = fb_pages_used(&cache->segment) * cache->segment.layout.page_cost;

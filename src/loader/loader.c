@@ -55,7 +55,7 @@ static int open_order(forebay_loader *loader, forebay_error *error)
 static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error *error)
 {
     int status = fb_prepare_plan(plan, &loader->needs, &loader->config, loader->source,
-                                 loader->budget, error);
+                                 &loader->ranks, loader->budget, error);
 
     if (status)
         return status;

@@ -76,25 +76,26 @@ static uint64_t prefetch_auto(const struct fb_config *config, uint64_t left, uin
 
 /* A cache of a size the user named is part of the budget, and comes before what is only nice to
  * have: more workers and more batches in flight than the floor has. */
-static int take_named_cache(struct fb_plan *plan, const struct fb_config *config, uint64_t *left,
-                            forebay_error *error)
+static int take_named_cache(struct fb_plan *plan, const struct fb_plan_needs *needs,
+                            const struct fb_config *config, uint64_t *left, forebay_error *error)
 {
-    const struct fb_size *cache = &config->memory_cache;
+    uint64_t ranks = fb_max(1, needs->ranks), share = config->memory_cache.value / ranks;
     char want[32], have[32];
     int status;
 
-    if (cache->mode != FB_SIZE_BYTES)
+    if (config->memory_cache.mode != FB_SIZE_BYTES)
         return FOREBAY_OK;
-    if (cache->value <= *left) {
-        plan->cache = cache->value;
-        *left -= cache->value;
+    if (share <= *left) {
+        plan->cache = share;
+        *left -= share;
         return FOREBAY_OK;
     }
     status = fb_fail(error, FOREBAY_OVER_BUDGET,
-                     "memory.cache of %s is part of memory.budget, and beside the batches and one "
+                     "memory.cache of %s%s is part of memory.budget, and beside the batches and one "
                      "worker only %s (%" PRIu64 " bytes) of it are left; raise memory.budget to "
-                     "%" PRIu64 " or lower memory.cache", fb_size_text(cache->value, want),
-                     fb_size_text(*left, have), *left, plan->budget + cache->value - *left);
+                     "%" PRIu64 " or lower memory.cache", fb_size_text(share, want),
+                     ranks > 1 ? " (this rank's part)" : "", fb_size_text(*left, have), *left,
+                     (plan->budget + share - *left) * ranks);
     fb_config_place(config, "memory.cache", error);
     return status;
 }
@@ -112,7 +113,7 @@ int fb_plan(struct fb_plan *out, const struct fb_plan_needs *needs, const struct
     left = budget - needs->fixed - needs->per_worker;
     slots = take(&left, needs->slot, 1 + FB_HELD_NORMAL);
     plan.slots_floor = slots * (needs->slot - needs->slot_header);
-    status = take_named_cache(&plan, config, &left, error);
+    status = take_named_cache(&plan, needs, config, &left, error);
     if (status)
         return status;
     plan.workers = workers ? 1 + take(&left, needs->per_worker, workers - 1) : 0;

@@ -19,6 +19,7 @@ struct fb_plan_needs {
     uint64_t open;       /* beside `fixed`, until the source is open */
     uint64_t scratch;    /* the part of it that is decode memory */
     uint64_t cache_wanted; /* decoded bytes of all units, or 0: no cache is worth it */
+    uint64_t ranks;        /* that share memory.budget and memory.cache on this node; 0: one */
 };
 
 struct fb_plan {

@@ -202,7 +202,7 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
 
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                     const struct fb_config *config, const struct fb_source *source,
-                    struct fb_budget *budget, forebay_error *error)
+                    const struct fb_ranks *ranks, struct fb_budget *budget, forebay_error *error)
 {
     bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep;
     struct fb_pipeline_needs pipeline;
@@ -219,6 +219,7 @@ int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                                      .per_worker = pipeline.per_worker,
                                      .open = source->open_bytes,
                                      .scratch = pipeline.scratch,
-                                     .cache_wanted = cache_wanted(config, source) };
+                                     .cache_wanted = cache_wanted(config, source),
+                                     .ranks = ranks->local_world };
     return fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);
 }

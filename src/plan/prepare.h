@@ -39,5 +39,5 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                     const struct fb_config *config, const struct fb_source *source,
-                    struct fb_budget *budget, forebay_error *error);
+                    const struct fb_ranks *ranks, struct fb_budget *budget, forebay_error *error);
 #endif

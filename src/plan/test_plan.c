@@ -180,6 +180,23 @@ static void a_cache_that_is_too_large_says_which_budget_would_do(void **state)
                      FOREBAY_OK);
 }
 
+static void a_named_cache_is_shared_by_the_ranks(void **state)
+{
+    struct fb_plan_needs needs = usual;
+    struct fb_plan plan;
+    forebay_error error;
+    char enough[32];
+
+    (void)state;
+    needs.ranks = 4;
+    assert_int_equal(plan_with(&plan, &needs, FB_GIB, "auto", "auto", "100MiB", &error), 0);
+    assert_int_equal(plan.cache, 25 * FB_MIB);
+    assert_int_equal(plan_with(&plan, &needs, FLOOR + 10 * FB_MIB, "auto", "auto", "100MiB", &error),
+                     FOREBAY_OVER_BUDGET);
+    snprintf(enough, sizeof(enough), "%llu", (unsigned long long)(4 * (FLOOR + 25 * FB_MIB)));
+    assert_non_null(strstr(error.message, enough)); /* the setting is of all of them, too */
+}
+
 /* Sizes that only come with the batches: nothing can be said at open but of the workers. */
 static void batches_of_unknown_size_are_no_error_at_open(void **state)
 {
@@ -207,6 +224,7 @@ int main(void)
         cmocka_unit_test(no_division_promises_more_than_the_budget),
         cmocka_unit_test(what_cannot_hold_one_batch_is_an_error_with_the_numbers),
         cmocka_unit_test(a_cache_that_is_too_large_says_which_budget_would_do),
+        cmocka_unit_test(a_named_cache_is_shared_by_the_ranks),
         cmocka_unit_test(batches_of_unknown_size_are_no_error_at_open),
     };
 

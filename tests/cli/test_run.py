@@ -82,7 +82,8 @@ def test_memory_lines_keep_the_guides_words(forebay, scans):
     assert done.returncode == 0
     assert [int(step) for step in MEMORY_LINE.findall(done.stderr)] == [10, 20, 30, 40]
     done = forebay("run", *scans.settings, "--set", "monitor.every=10", "--set", "monitor.warn=0%")
-    assert "WARNING: System memory usage is critically high (" in done.stderr
+    assert re.search("^\u26a0\ufe0f  WARNING: System memory usage is critically high "
+                     r"\(\d+\.\d%\)!\n   Consider reducing .*memory.cache.*workers", done.stderr, re.M)
 
 
 def test_cache_statistics_keep_the_guides_words(forebay, scans):
