@@ -227,6 +227,7 @@ int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config
                        const struct fb_log *log, forebay_error *error)
 {
     uint64_t packed = 0, total = 0, mean, bytes;
+    char text[32];
     int status;
 
     for (uint64_t i = 0; i < tar->files.count; i++) {
@@ -235,6 +236,8 @@ int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config
     }
     if (config->source_access != FB_ACCESS_SEQUENTIAL && packed == 0)
         return FOREBAY_OK;
+    fb_say(log, "tar: %" PRIu64 " of %" PRIu64 " shards are packed; %s are inside of all", packed,
+           tar->files.count, fb_size_text(total, text));
     mean = fb_max(1, total / tar->base.sample_count);
     bytes = chunk_bytes(tar, config, mean);
     status = fb_chunks_open(&tar->chunks, &tar->files, tar->contents, bytes, tar->budget, error);
