@@ -132,6 +132,9 @@ static void inspection_print(const struct inspection *inspection)
                survey->unknown);
     if (source->group_count)
         printf("  groups    %" PRIu64 " sequences or folders\n", source->group_count);
+    if (source->stretch_samples)
+        printf("  access    from front to back, %" PRIu64 " samples mixed at a time\n",
+               source->stretch_samples);
     samples_print(source);
     broken_print(survey);
 }
@@ -230,10 +233,11 @@ static json_t *inspection_json(const struct inspection *inspection)
     const struct fb_source *source = inspection->source;
     const struct survey *survey = &inspection->survey;
 
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:o}", "kind",
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:o}", "kind",
                      source->ops->kind, "samples", (json_int_t)source->sample_count, "units",
                      (json_int_t)source->unit_count, "bytes", (json_int_t)survey->bytes, "groups",
-                     (json_int_t)source->group_count, "fields", fields_json(source), "unit_bytes",
+                     (json_int_t)source->group_count, "mixed_samples",
+                     (json_int_t)source->stretch_samples, "fields", fields_json(source), "unit_bytes",
                      sizes_json(survey), "first", samples_json(source), "checked", survey->checked,
                      "unknown_count", (json_int_t)survey->unknown, "broken_count",
                      (json_int_t)survey->broken, "broken", broken_json(survey));

@@ -11,7 +11,7 @@
 #define IN_BYTES ((uint64_t)131072)
 /* Of inflate: a window of 32 KiB, its tables, and what malloc adds: measured 40 KiB. */
 #define GZIP_BYTES ((uint64_t)65536)
-/* Of a zstd stream without its window: the context, a block in and a block out: measured 420 KiB. */
+/* Of a zstd stream without its window: the context, a block in, a block out: measured 420 KiB. */
 #define ZSTD_BYTES ((uint64_t)524288)
 #define ZSTD_HEADER 14u /* of a frame, at most: up to where its window and size are told */
 #define ZSTD_FRAME 0xFD2FB528u

@@ -2,8 +2,8 @@
  * unpack.h -- what is inside a gzip or zstd file, from its beginning to its end.
  *
  * There is no way into the middle: whoever wants a later byte unpacks all before it. One object
- * unpacks file after file in memory that was reserved once. Every file is hostile: a zstd frame that
- * asks for a larger window than `window_max` is refused with the number before anything is
+ * unpacks file after file in memory that was reserved once. Every file is hostile: a zstd frame
+ * that asks for a larger window than `window_max` is refused with the number before anything is
  * allocated, and what comes out is checked by the formats' own sums.
  */
 #ifndef FB_DECODE_UNPACK_H

@@ -199,3 +199,57 @@ int fb_tar_measure_specials(struct fb_tar_source *tar, struct fb_reader *reader,
         status = measure_special(tar, i, budget.limit, reader, error);
     return status;
 }
+
+/* ---- shards in order ---- */
+
+/* How many samples a window of the order has: what about a third of the chunks hold. There are
+ * chunks for the window that ends and the one that begins, and for some that lie between. */
+static uint64_t window_samples(const struct fb_config *config, uint64_t bytes, uint64_t mean)
+{
+    return config->order_window.is_auto ? fb_max(1, bytes / 3 / mean)
+                                        : fb_max(1, config->order_window.value);
+}
+
+static uint64_t chunk_bytes(const struct fb_tar_source *tar, const struct fb_config *config,
+                            uint64_t mean)
+{
+    struct fb_budget_report budget;
+    uint64_t bytes;
+
+    fb_budget_read(tar->budget, &budget);
+    if (config->order_window.is_auto)
+        return budget.limit / 4;
+    return fb_mul(config->order_window.value, 3 * mean, &bytes) ? bytes : budget.limit;
+}
+
+/* If a shard is packed, or if that is wanted, all are read from front to back. */
+int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config,
+                       const struct fb_log *log, forebay_error *error)
+{
+    uint64_t packed = 0, total = 0, mean, bytes;
+    char text[32];
+    int status;
+
+    for (uint64_t i = 0; i < tar->files.count; i++) {
+        packed += tar->contents[i].packing != FB_PACKING_NONE;
+        total += tar->contents[i].bytes;
+    }
+    if (config->source_access != FB_ACCESS_SEQUENTIAL && packed == 0)
+        return FOREBAY_OK;
+    fb_say(log, "tar: %" PRIu64 " of %" PRIu64 " shards are packed; %s are inside of all", packed,
+           tar->files.count, fb_size_text(total, text));
+    mean = fb_max(1, total / tar->base.sample_count);
+    bytes = chunk_bytes(tar, config, mean);
+    status = fb_chunks_open(&tar->chunks, &tar->files, tar->contents, bytes, tar->budget, error);
+    if (status)
+        return status;
+    if (config->source_access == FB_ACCESS_RANDOM) {
+        fb_warn(log,
+                "tar: source.access: random, but %" PRIu64 " shards are packed: a sample that is "
+                "not in memory costs unpacking all that lies before it in its shard",
+                packed);
+        return FOREBAY_OK;
+    }
+    tar->base.stretch_samples = window_samples(config, bytes, mean);
+    return FOREBAY_OK;
+}

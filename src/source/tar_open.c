@@ -32,7 +32,8 @@ static int add_shard(struct opening *opening, uint64_t number, forebay_error *er
 
     fb_files_path(&tar->files, number, path, sizeof(path));
     shard.path = path;
-    status = fb_tar_index_add(&tar->index, &shard, &tar->contents[number], opening->reader, opening->work, error);
+    status = fb_tar_index_add(&tar->index, &shard, &tar->contents[number], opening->reader,
+                              opening->work, error);
     if (status && status != FOREBAY_MISSING &&
         (fb_status_is_data(status) || status == FOREBAY_NOT_BUILT))
         fb_error_context(error, "'%s'", path);
@@ -92,57 +93,6 @@ static int list_shards(struct opening *opening, forebay_error *error)
     tar->contents = fb_block_new(tar->budget, FB_STAGE_INDEX, tar->files.count,
                                  sizeof(*tar->contents), "shards", error);
     return tar->ends && tar->contents ? FOREBAY_OK : fb_failed(error);
-}
-
-/* ---- shards in order ---- */
-
-/* How many samples a window of the order has: what about a third of the chunks hold. There are
- * chunks for the window that ends and the one that begins, and for some that lie between. */
-static uint64_t window_samples(const struct fb_config *config, uint64_t bytes, uint64_t mean)
-{
-    return config->order_window.is_auto ? fb_max(1, bytes / 3 / mean)
-                                        : fb_max(1, config->order_window.value);
-}
-
-static uint64_t chunk_bytes(const struct opening *opening, uint64_t mean)
-{
-    struct fb_budget_report budget;
-    uint64_t bytes;
-
-    fb_budget_read(opening->tar->budget, &budget);
-    if (opening->config->order_window.is_auto)
-        return budget.limit / 4;
-    return fb_mul(opening->config->order_window.value, 3 * mean, &bytes) ? bytes : budget.limit;
-}
-
-/* If a shard is packed, or if that is wanted, all are read from front to back. */
-static int open_chunks(struct opening *opening, forebay_error *error)
-{
-    const struct fb_config *config = opening->config;
-    struct fb_tar_source *tar = opening->tar;
-    uint64_t packed = 0, total = 0, mean, bytes;
-    int status;
-
-    for (uint64_t i = 0; i < tar->files.count; i++) {
-        packed += tar->contents[i].packing != FB_PACKING_NONE;
-        total += tar->contents[i].bytes;
-    }
-    if (config->source_access != FB_ACCESS_SEQUENTIAL && packed == 0)
-        return FOREBAY_OK;
-    mean = fb_max(1, total / tar->base.sample_count);
-    bytes = chunk_bytes(opening, mean);
-    status = fb_chunks_open(&tar->chunks, &tar->files, tar->contents, bytes, tar->budget, error);
-    if (status)
-        return status;
-    if (config->source_access == FB_ACCESS_RANDOM) {
-        fb_warn(opening->log,
-                "tar: source.access: random, but %" PRIu64 " shards are packed: a sample that is "
-                "not in memory costs unpacking all that lies before it in its shard",
-                packed);
-        return FOREBAY_OK;
-    }
-    tar->base.stretch_samples = window_samples(config, bytes, mean);
-    return FOREBAY_OK;
 }
 
 /* ---- which extensions are fields ---- */
@@ -549,7 +499,7 @@ static int open_all(struct opening *opening, forebay_error *error)
     if (!status)
         status = add_shards(opening, error);
     if (!status)
-        status = open_chunks(opening, error);
+        status = fb_tar_open_chunks(tar, opening->config, opening->log, error);
     if (!status)
         status = choose_fields(opening, error);
     for (unsigned f = 0; f < tar->base.field_count && !status; f++)

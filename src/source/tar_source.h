@@ -1,5 +1,5 @@
 /* tar_source.h -- what the files of the tar source share: source_tar.c is the seam, tar_open.c makes
- * fields and samples of the index, tar_member.c knows where a member's bytes are. */
+ * fields and samples of the index, tar_member.c knows where the bytes of a member are. */
 #ifndef FB_SOURCE_TAR_SOURCE_H
 #define FB_SOURCE_TAR_SOURCE_H
 #include <stdatomic.h>
@@ -83,6 +83,10 @@ uint64_t fb_tar_shard_of(const struct fb_tar_source *tar, uint64_t sample);
 /* Look up how large the special members are. */
 int fb_tar_measure_specials(struct fb_tar_source *tar, struct fb_reader *reader,
                             forebay_error *error);
+
+/* If a shard is packed, or if the configuration says so, all are read from front to back. */
+int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config,
+                       const struct fb_log *log, forebay_error *error);
 
 /* A member that is open: `extract` is it. It points into itself. */
 struct fb_tar_extract {

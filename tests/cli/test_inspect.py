@@ -1,4 +1,7 @@
 """forebay inspect: what a source holds, and what of it is broken."""
+import io
+import tarfile
+
 import numpy as np
 import pytest
 
@@ -84,3 +87,22 @@ def test_for_a_person(forebay, scans):
 ])
 def test_failures(failure, arguments, status):
     assert failure(1, "inspect", *arguments)["status"] == status
+
+
+@pytest.mark.parametrize("form", ["gz", "xz"])
+def test_packed_shards_are_told_and_what_is_not_read_is_named(forebay, tmp_path, form):
+    path = tmp_path / ("a.tar." + form)
+    with tarfile.open(path, "w:" + form) as archive:
+        for number in range(5):
+            info = tarfile.TarInfo(f"{number}.txt")
+            info.size = number
+            archive.addfile(info, io.BytesIO(b"x" * number))
+    done = forebay("inspect", "--json", "--set", "source.kind=tar", "--set", f"source.path={path}",
+                   "--set", "memory.budget=64MiB")
+    found = done.json()
+    if form == "xz":
+        assert done.returncode == 1 and "packed with xz" in found["error"]["message"]
+    else:
+        assert (found["samples"], found["broken_count"]) == (5, 0)
+        assert found["mixed_samples"] > 0
+        assert found["first"][2]["shapes"] == {"txt": [[2]]}
