@@ -103,7 +103,8 @@ static void hits(struct fb_budget *budget, const char *one, double *cached, doub
     struct fb_cache *cache = open_cache(budget, units, LARGE, FB_POLICY_FILL, FB_SHARE_JOB);
     char *plain = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct fb_cache_pin pin;
-    char *slots = mmap(NULL, SLOTS * LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *slots =
+        mmap(NULL, SLOTS * LARGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     struct fb_random random = { 1 };
     uint64_t begin;
 
