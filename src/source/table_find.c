@@ -167,6 +167,23 @@ struct header {
     int status;
 };
 
+/* Names come back in messages, batches and JSON: they must be text. */
+static bool is_utf8(const unsigned char *at, const unsigned char *end)
+{
+    while (at < end) {
+        unsigned more = (*at >= 0xc2) + (*at >= 0xe0) + (*at >= 0xf0); /* bytes behind it */
+
+        if ((*at >= 0x80 && *at < 0xc2) || *at > 0xf4 || (ptrdiff_t)more >= end - at ||
+            (*at == 0xe0 && at[1] < 0xa0) || (*at == 0xed && at[1] > 0x9f) ||
+            (*at == 0xf0 && at[1] < 0x90) || (*at == 0xf4 && at[1] > 0x8f))
+            return false;
+        for (at++; more; more--, at++)
+            if ((*at & 0xc0) != 0x80)
+                return false;
+    }
+    return true;
+}
+
 static int name_column(struct header *header, unsigned column, const char *at, const char *end)
 {
     struct fb_table_column *to = &header->table->columns[column];
@@ -177,6 +194,10 @@ static int name_column(struct header *header, unsigned column, const char *at, c
                        "'%s' line 1 has a NUL byte: is this UTF-16, "
                        "or no text?",
                        header->path);
+    if (header->named && !is_utf8((const unsigned char *)at, (const unsigned char *)end))
+        return fb_fail(header->error, FOREBAY_BAD_DATA,
+                       "'%s' line 1: the name of column %u is not UTF-8: is this a CSV file?",
+                       header->path, column + 1);
     if (end - at >= FB_NAME_BYTES - 1)
         return fb_fail(header->error, FOREBAY_BAD_DATA,
                        "'%s' line 1: the name of column %u is "

@@ -100,7 +100,7 @@ static void show(char text[48], const char *at, const char *end)
     unsigned used = 0;
 
     for (; at < end && used < 40; at++)
-        text[used++] = (unsigned char)*at < ' ' || *at == 127 ? '?' : *at;
+        text[used++] = *at >= ' ' && (unsigned char)*at < 127 ? *at : '?'; /* no half characters */
     memcpy(text + used, at < end ? "..." : "", at < end ? 4 : 1);
 }
 
