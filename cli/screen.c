@@ -111,7 +111,7 @@ static void put_flow(struct screen *screen, const struct fb_page *page)
     char speed[32], bytes[32], wait[32], p50[32], p99[32];
 
     put(screen, MARK_PLAIN, "Throughput  %s samples/s, %s MB/s; %" PRIu64 " samples in %" PRIu64
-        " batches so far", real_text(page->samples_per_s, "%.0f", speed),
+        " batches", real_text(page->samples_per_s, "%.0f", speed),
         real_text(page->bytes_per_s / 1e6, "%.1f", bytes), page->samples, page->batches);
     put(screen, MARK_PLAIN, "Waiting     %s of the consumer's time; p50 %s ms, p99 %s ms",
         real_text(100 * page->wait_share, "%.1f%%", wait),

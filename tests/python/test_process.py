@@ -85,7 +85,8 @@ def test_pickling_says_what_to_do_instead(config):
 
 
 LOOP = """
-    import json, sys, time, forebay
+    import json, signal, sys, time, forebay
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
     loader = forebay.Loader(json.loads(sys.argv[1]), transform={transform})
     print("ready", flush=True)
     while True:
