@@ -136,12 +136,14 @@ def run_programs(step, path, wrap=(), env=None, slower=1, moved=None):
     def run_one(test):
         command = [part.replace(*moved) if moved else part for part in test["cmd"]]
         limit = test["timeout"] * slower * (10 if SOAK else 1)
-        return test["name"], run_bounded([*wrap, *command], limit, {**test["env"], **(env or {})},
-                                         cwd=moved[1] if moved else ROOT)
+        began = time.monotonic()
+        code, output = run_bounded([*wrap, *command], limit, {**test["env"], **(env or {})},
+                                   cwd=moved[1] if moved else ROOT)
+        return test["name"], code, output, time.monotonic() - began
 
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
-        for name, (code, output) in pool.map(run_one, tests):
-            step.write(f"==== {name}: exit {code}\n{output}\n")
+        for name, code, output, seconds in pool.map(run_one, tests):
+            step.write(f"==== {name}: exit {code}, {seconds:.1f} s\n{output}\n")
             count_program(step, name, code, output)
     if not tests:
         step.fail("the build has no tests")
@@ -157,7 +159,8 @@ def run_pytest(step, program, folders, wrap=(), env=None, root=ROOT, python=PYTH
     scratch = tempfile.mkdtemp(prefix="forebay-pytest-")
     os.chmod(scratch, 0o777)
     report = pathlib.Path(scratch) / "report.xml"
-    command = [*wrap, python, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider",
+    command = [*wrap, python, "-m", "pytest", "-q", "-rs", "--durations=15", "-p",
+               "no:cacheprovider",
                f"--basetemp={scratch}/t", f"--junitxml={report}", *present]
     code, output = run_bounded(command, 14400 if SOAK else 1500, {
         "FOREBAY_PROGRAM": str(program), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, cwd=root)
