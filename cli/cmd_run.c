@@ -67,6 +67,7 @@ struct run {
 
     /* From the configuration: */
     uint64_t monitor_every;
+    bool opened_said;
     double warn;
     char name[64];
 
@@ -218,6 +219,17 @@ static bool is_over(const struct run *run)
            (run->steps && run->step >= run->steps);
 }
 
+/* The guide's line after opening. It asks the host, which takes a processor from the first batch: so
+ * it comes when that is there. */
+static void say_opened(struct run *run)
+{
+    if (!run->monitor_every || run->opened_said)
+        return;
+    run->opened_said = true;
+    run->seen.again_ns = 0;
+    memory_line(&run->progress, &run->seen, "After dataset creation", run->warn, run->loader);
+}
+
 static int stream(struct run *run, forebay_error *error)
 {
     run->drawn_ns = run->epoch_ns = run->said_ns = fb_now_ns();
@@ -227,6 +239,7 @@ static int stream(struct run *run, forebay_error *error)
         int status = forebay_next_within(&batch, run->loader, POLL_NS, error);
 
         run->waited_ns += fb_now_ns() - began;
+        say_opened(run);
         if (status == FOREBAY_OK) {
             status = batch_use(run, batch, error);
             forebay_batch_release(batch);
@@ -312,9 +325,6 @@ static int loader_open(struct run *run, struct settings *all, const struct fb_lo
     if (run->monitor_every)
         memory_line(&run->progress, &run->seen, "Start", run->warn, NULL);
     status = forebay_open(&run->loader, &options, error);
-    run->seen.again_ns = 0;
-    if (!status && run->monitor_every)
-        memory_line(&run->progress, &run->seen, "After dataset creation", run->warn, run->loader);
     return status;
 }
 

@@ -274,7 +274,9 @@ void fb_pipeline_start(struct fb_pipeline *pipeline)
     pthread_mutex_lock(&pipeline->lock);
     pipeline->opened_ns = fb_now_ns();
     pipeline->started = true;
-    pthread_cond_broadcast(&pipeline->work);
+    /* One, who calls the others when it has opened a batch. All at once they would land on the one
+     * processor that is free as long as the caller has not gone to wait. */
+    pthread_cond_signal(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
 }
 
