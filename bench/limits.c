@@ -2,7 +2,9 @@
  * limits.c -- what the hardware allows, in as few lines as possible: no loader can be faster.
  *
  *     limits memcpy THREADS              256 MiB blocks, out of every cache
- *     limits read THREADS DIR SUFFIX     whole files of the page cache into a reused buffer
+ *     limits read THREADS DIR SUFFIX [BYTES]   whole files of the page cache into a reused buffer of one
+ *                                        file, which stays in the processor's cache if it is small; or into
+ *                                        BYTES a thread, one file behind the other, as a batch needs them
  *     limits fresh THREADS DIR SUFFIX    the same into memory that is new each time
  *     limits gather THREADS ROWS BYTES   random rows of a large array, non-temporal stores
  *
@@ -33,7 +35,7 @@ struct worker {
 
 static unsigned threads;
 static char **files;
-static size_t file_count, largest;
+static size_t file_count, largest, ring = 1; /* files that the buffer holds */
 static int fresh;
 static char *array;
 static size_t row_bytes, row_count;
@@ -96,11 +98,11 @@ static size_t read_file(const char *path, char *to, size_t room)
 static void *read_files(void *argument)
 {
     struct worker *worker = argument;
-    char *buffer = fresh ? NULL : map(largest, 1);
-    size_t at = worker->number;
+    char *buffer = fresh ? NULL : map(largest * ring, 1);
+    size_t at = worker->number, turn = 0;
 
     for (double begin = now(); now() - begin < SECONDS; worker->items++, at += threads) {
-        char *to = fresh ? map(largest, 0) : buffer;
+        char *to = fresh ? map(largest, 0) : buffer + turn++ % ring * largest;
 
         worker->bytes += (double)read_file(files[at % file_count], to, largest);
         if (fresh)
@@ -216,6 +218,8 @@ int main(int argc, char **argv)
     }
     fresh = !strcmp(test, "fresh");
     list_files(argv[3], argv[4]);
+    if (argc > 5 && (size_t)atoll(argv[5]) > largest)
+        ring = (size_t)atoll(argv[5]) / largest;
     run(read_files, test);
     return 0;
 }

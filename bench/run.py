@@ -32,14 +32,14 @@ WORKLOADS = {
         "limit": ["read", "{dir}", ".bin"],
         "settings": {"source.kind": "bin", "source.path": "{dir}/*.bin", "batch.size": 16,
                      "memory.budget": "512MiB"},
-        "epochs": 40, "bar": 0.85, "first": 1.5,
+        "epochs": 40, "bar": 0.85, "first": 1.5, "batch": 16000000,
     },
     "lidar15": {
         "generate": ["lidar", "--files", "64", "--bytes", "15MB"],
         "limit": ["read", "{dir}", ".bin"],
         "settings": {"source.kind": "bin", "source.path": "{dir}/*.bin", "source.sequence": 8,
                      "batch.size": 4, "order.drop_last": "true", "memory.budget": "3GiB"},
-        "epochs": 4, "bar": 0.85, "first": 3,
+        "epochs": 4, "bar": 0.85, "first": 3, "batch": 480000000,
     },
     "frames": {
         "generate": ["frames", "--files", "60"],
@@ -48,7 +48,7 @@ WORKLOADS = {
                      "source.fields.sharp": "{dir}/*_sharp.npy",
                      "source.fields.voxel": "{dir}/*_voxel.npy", "batch.size": 1,
                      "memory.budget": "1GiB"},
-        "epochs": 4, "bar": 0.85, "first": 3,
+        "epochs": 4, "bar": 0.85, "first": 3, "batch": 140083200,
     },
     "window": {
         "generate": ["windows", "--files", "200"],
@@ -224,6 +224,11 @@ def measure(args, name, workload):
         limit, _, _ = call([str(limits), kind, str(WORKERS), *(fill(r, folder) for r in rest)])
         ours = run_forebay(args, workload, folder)
         ours["limit"] = limit["items_per_s" if in_items else "bytes_per_s"]
+        ours["of_batch"] = None
+        if "batch" in workload:
+            whole, _, _ = call([str(limits), kind, str(WORKERS), *(fill(r, folder) for r in rest),
+                                str(workload["batch"])])
+            ours["of_batch"] = ours["rate"] / whole["bytes_per_s"]
         if in_items:
             ours["rate"] = ours["samples_per_s"]
         ours["ratio"] = ours["rate"] / ours["limit"]
@@ -250,6 +255,7 @@ def verdict(name, workload, rounds):
         "cpu_ms_per_sample": median("cpu_per_sample") * 1e3, "disk_mb": median("disk") / 1e6,
         "peak_pss_mib": max(r["peak_pss"] for r in rounds) / 2**20,
         "budget_mib": rounds[0]["budget"] / 2**20,
+        "ratio_of_batch": median("of_batch") if rounds[0]["of_batch"] else None,
         "same_checksum": len({r["checksum"] for r in rounds}) == 1,
     }
     row["peers"] = {peer: statistics.median(r["peers"][peer] for r in rounds)
@@ -289,6 +295,9 @@ def main():
               f"{r['cpu_ms_per_sample']:6.3f}  {r['disk_mb']:7.0f}  "
               f"{r['peak_pss_mib']:7.0f} / {r['budget_mib']:.0f}"
               f"{'' if r['memory_reached'] else '  OVER'}")
+    for r in rows:
+        if r["ratio_of_batch"]:
+            print(f"{r['workload']:9} {r['ratio_of_batch']:.2f} of the limit into memory as large as a batch")
     for r in rows:
         for peer, rate in r["peers"].items():
             print(f"{r['workload']:9} {peer}: " + (f"{rate:.4g} samples/s, forebay is {r['samples_per_s'] / rate:.1f} "
