@@ -29,7 +29,6 @@
 
 struct fb_worker {
     struct fb_pipeline *pipeline;
-    uint64_t yielded_ns;
     unsigned number;
     pthread_t thread;
     struct fb_hands hands;

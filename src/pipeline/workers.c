@@ -1,4 +1,3 @@
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -8,8 +7,6 @@
 #include "base/thread.h"
 #include "memory/block.h"
 #include "pipeline/core.h"
-
-#define YIELD_NS ((uint64_t)200000)
 
 static uint64_t chunk_bytes(const struct fb_pipeline *pipeline)
 {
@@ -132,20 +129,6 @@ static void come_back(struct fb_worker *worker)
         left(owner);
 }
 
-/* The trainer may have been put aside for us, and would wait for the rest of our time slice while its
- * batch lies ready. With a free processor this returns at once. */
-static void let_others_run_locked(struct fb_worker *worker)
-{
-    uint64_t now = fb_now_ns();
-
-    if (now - worker->yielded_ns < YIELD_NS)
-        return;
-    worker->yielded_ns = now;
-    pthread_mutex_unlock(&worker->pipeline->lock);
-    sched_yield();
-    pthread_mutex_lock(&worker->pipeline->lock);
-}
-
 static void *worker_main(void *argument)
 {
     struct fb_worker *worker = argument;
@@ -155,9 +138,7 @@ static void *worker_main(void *argument)
     pthread_mutex_lock(&pipeline->lock);
     while (!leaves_locked(worker)) {
         worker->doing = FB_WORKER_DECODES;
-        if (fb_work_step_locked(pipeline, &worker->hands)) {
-            let_others_run_locked(worker);
-        } else {
+        if (!fb_work_step_locked(pipeline, &worker->hands)) {
             worker->doing = FB_WORKER_WAITS;
             pthread_cond_wait(&pipeline->work, &pipeline->lock);
         }
