@@ -49,7 +49,7 @@ static int bits_open(struct fb_device_cache *cache, forebay_error *error)
 
 static void sizes_set(struct fb_device_cache *cache, uint64_t limit)
 {
-    cache->limit = fb_min(fb_min(limit, cache->key_count), FB_PLACES_MAX);
+    cache->most = cache->limit = fb_min(fb_min(limit, cache->key_count), FB_PLACES_MAX);
     cache->chunk_entries = fb_max(1, CHUNK_BYTES / cache->entry_bytes);
     cache->chunk_entries = fb_max(cache->chunk_entries,
                                   (cache->limit + FB_DEVICE_CHUNKS - 1) / FB_DEVICE_CHUNKS);
@@ -99,7 +99,7 @@ void fb_device_cache_close(struct fb_device_cache *cache)
     budget = cache->budget;
     for (uint64_t c = 0; c < cache->chunk_count; c++)
         cache->device->ops->free(cache->device, cache->chunks[c],
-                                 fb_device_cache_chunk_bytes(cache));
+                                 fb_device_cache_chunk_bytes(cache, c));
     for (unsigned i = 0; i < 2 && cache->source; i++)
         fb_block_free(budget, FB_STAGE_OTHER, cache->parts[i], cache->source->parts_max,
                       sizeof(struct fb_part));
@@ -287,7 +287,7 @@ bool fb_device_cache_is_tight(const struct fb_device_cache *cache, uint64_t more
 static int chunk_zero(struct fb_device_cache *cache, void *memory, forebay_error *error)
 {
     static const char zeros[256 * 1024];
-    uint64_t bytes = fb_device_cache_chunk_bytes(cache);
+    uint64_t bytes = fb_device_cache_chunk_bytes(cache, cache->chunk_count);
     int status = FOREBAY_OK;
 
     for (uint64_t at = 0; at < bytes && cache->zeroed && !status; at += sizeof(zeros))
@@ -299,7 +299,7 @@ static int chunk_zero(struct fb_device_cache *cache, void *memory, forebay_error
 static int chunk_new(struct fb_device_cache *cache, void **out, forebay_error *error)
 {
     struct fb_device *device = cache->device;
-    uint64_t bytes = fb_device_cache_chunk_bytes(cache);
+    uint64_t bytes = fb_device_cache_chunk_bytes(cache, cache->chunk_count);
     int status;
 
     if (fb_device_cache_is_tight(cache, bytes))

@@ -48,6 +48,7 @@ struct fb_device_cache {
     const struct fb_source *source; /* entries are its units; NULL: they are samples */
     uint64_t key_count;             /* samples or units */
     uint64_t entry_bytes, chunk_entries;
+    uint64_t most; /* entries, as asked for at open */
     bool zeroed;                    /* what no move wrote must be zeros */
     uint64_t *first_bit; /* [units + 1] of `there`, where samples take parts of units; else NULL */
     uint64_t bit_count;
@@ -101,10 +102,15 @@ void *fb_device_cache_drop_locked(struct fb_device_cache *cache);
 /* Is less than a tenth of the device's memory left? False where that is not known. */
 bool fb_device_cache_is_tight(const struct fb_device_cache *cache, uint64_t more);
 
-static inline uint64_t fb_device_cache_chunk_bytes(const struct fb_device_cache *cache)
+/* The last of all has only the entries that are left of the limit: not a byte above it is taken. */
+static inline uint64_t fb_device_cache_chunk_bytes(const struct fb_device_cache *cache,
+                                                   uint64_t chunk)
 {
-    return cache->chunk_entries * cache->entry_bytes;
+    uint64_t left = cache->most - chunk * cache->chunk_entries;
+
+    return (left < cache->chunk_entries ? left : cache->chunk_entries) * cache->entry_bytes;
 }
+
 static inline bool fb_place_is_there(uint32_t place)
 {
     return place < FB_PLACE_KEEP;

@@ -167,10 +167,26 @@ static void a_second_try_after_a_chunk_went_plans_again(void **state)
     }
 }
 
+static void all_chunks_together_take_the_limit_and_no_more(void **state)
+{
+    (void)state;
+    for (uint64_t entries = 1; entries < 40; entries++)
+        for (uint64_t each = 1; each <= entries; each++) {
+            struct fb_device_cache cache = { .entry_bytes = 10, .chunk_entries = each,
+                                             .most = entries };
+            uint64_t sum = 0;
+
+            for (uint64_t c = 0; c * each < entries; c++)
+                sum += fb_device_cache_chunk_bytes(&cache, c);
+            assert_int_equal(sum, entries * 10);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_came_first_stays),
+        cmocka_unit_test(all_chunks_together_take_the_limit_and_no_more),
         cmocka_unit_test(what_was_planned_and_not_copied_is_not_there),
         cmocka_unit_test(a_chunk_that_a_batch_counts_on_stays),
         cmocka_unit_test(a_second_try_after_a_chunk_went_plans_again),

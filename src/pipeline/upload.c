@@ -87,7 +87,7 @@ uint64_t fb_pipeline_device_trim(struct fb_pipeline *pipeline, uint64_t bytes)
     upload->uploading = true;
     pthread_mutex_unlock(&pipeline->lock);
     while (given < bytes && fb_upload_drop_chunk(upload, "device memory was asked back"))
-        given += fb_device_cache_chunk_bytes(upload->cache);
+        given += fb_device_cache_chunk_bytes(upload->cache, upload->cache->chunk_count);
     pthread_mutex_lock(&pipeline->lock);
     upload->uploading = false;
     pthread_cond_broadcast(&pipeline->ready);

@@ -114,8 +114,9 @@ void fb_upload_read_report_locked(const struct fb_upload *upload, struct fb_uplo
         report->cache_hits = upload->cache->hits;
         report->cache_misses = upload->cache->misses;
         report->cache_items = upload->cache->used;
-        report->cache_bytes = upload->cache->chunk_count *
-                              fb_device_cache_chunk_bytes(upload->cache);
+        report->cache_bytes = 0;
+        for (uint64_t i = 0; i < upload->cache->chunk_count; i++)
+            report->cache_bytes += fb_device_cache_chunk_bytes(upload->cache, i);
         report->reserved_bytes += report->cache_bytes;
         report->allocated_bytes += upload->cache->used * upload->cache->entry_bytes;
     }
@@ -195,7 +196,8 @@ bool fb_upload_drop_chunk(struct fb_upload *upload, const char *why)
     upload->ops->record(upload->device, upload->stream, &event, NULL);
     upload->ops->event_wait(upload->device, event, NULL);
     upload->ops->event_free(upload->device, event);
-    upload->ops->free(upload->device, memory, fb_device_cache_chunk_bytes(cache));
+    upload->ops->free(upload->device, memory,
+                      fb_device_cache_chunk_bytes(cache, cache->chunk_count));
     if (first)
         fb_warn(upload->log, "%s; device.cache holds %" PRIu64 " %s now", why, left,
                 cache->source ? "units" : "samples");
