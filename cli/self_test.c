@@ -11,6 +11,7 @@
 #include "consume.h"
 #include "decode/cast.h"
 #include "pack/generate.h"
+#include "scratch.h"
 
 #define BYTES ((uint64_t)4 << 20)
 #define FILES 24
@@ -239,7 +240,7 @@ static const struct {
 static int loader_sum(const char *folder, bool windows, const char *kind, const char *cache,
                       uint64_t *sum, forebay_error *error)
 {
-    char path[512], device[80];
+    char path[SCRATCH_BYTES + 32], device[80];
     const char *settings[] = { windows ? "source.kind=windows" : "source.kind=npy",
                                windows ? "batch.size=64" : "batch.size=5",
                                windows ? "source.stride=20" : "source.stride=1", path, device,
@@ -272,15 +273,15 @@ static int loader_sum(const char *folder, bool windows, const char *kind, const 
 static int loader_agrees(const char *kind, bool windows, const struct fb_log *log, bool *agrees,
                          forebay_error *error)
 {
-    char folder[] = "/tmp/forebay-self-test-XXXXXX", path[64];
+    char folder[SCRATCH_BYTES];
     struct fb_generate_options options = { .kind = "windows", .folder = folder, .files = FILES,
                                            .bytes = 300000 };
     struct fb_generate_result made;
     uint64_t sums[3];
-    int status;
+    int status = scratch_make(folder, "self-test", error);
 
-    if (!mkdtemp(folder))
-        return fb_fail_errno(error, FOREBAY_IO, "cannot make a folder in /tmp");
+    if (status)
+        return status;
     status = fb_generate(&made, &options, log, error);
     if (!status)
         status = loader_sum(folder, windows, "host", "device.cache=off", &sums[0], error);
@@ -291,11 +292,7 @@ static int loader_agrees(const char *kind, bool windows, const struct fb_log *lo
                             windows ? "device.cache=2MB" : "device.cache=10 samples", &sums[2],
                             error);
     *agrees = !status && sums[0] == sums[1] && sums[0] == sums[2];
-    for (unsigned i = 0; i < FILES; i++) {
-        snprintf(path, sizeof(path), "%s/%04u.npy", folder, i);
-        unlink(path);
-    }
-    rmdir(folder);
+    scratch_remove(folder);
     return status;
 }
 

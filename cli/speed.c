@@ -4,7 +4,6 @@
 #include <ftw.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -12,6 +11,7 @@
 #include "consume.h"
 #include "output.h"
 #include "pack/generate.h"
+#include "scratch.h"
 
 /* What is measured, in a folder of its own. */
 struct course {
@@ -27,19 +27,6 @@ static const struct course decoding = { "images", "source.kind=images", "**/*.jp
 struct pace {
     double bytes_per_s, samples_per_s;
 };
-
-static int path_remove(const char *path, const struct stat *about, int type, struct FTW *at)
-{
-    (void)about;
-    (void)type;
-    (void)at;
-    return remove(path);
-}
-
-void speed_folder_remove(const char *folder)
-{
-    nftw(folder, path_remove, 8, FTW_DEPTH | FTW_PHYS | FTW_MOUNT);
-}
 
 /* To the disk, and out of the page cache: then a read is one. */
 static int path_drop(const char *path, const struct stat *about, int type, struct FTW *at)
@@ -92,18 +79,16 @@ static int loader_run(const struct course *course, const char *folder, struct pa
 
 static struct pace course_run(const struct course *course, const struct fb_log *log)
 {
-    const char *base = getenv("TMPDIR");
-    char folder[512];
+    char folder[SCRATCH_BYTES];
     struct fb_generate_options options = { .kind = course->kind, .folder = folder,
                                            .files = course->files, .bytes = course->bytes };
     struct fb_generate_result made;
     struct pace pace = { NAN, NAN };
     forebay_error error;
-    int status = FOREBAY_OK;
+    int status = scratch_make(folder, "speed", &error);
 
-    snprintf(folder, sizeof(folder), "%.400s/forebay-speed-XXXXXX", base && *base ? base : "/tmp");
-    if (!mkdtemp(folder)) {
-        fb_warn(log, "no speed of %s: cannot make %s", course->kind, folder);
+    if (status) {
+        fb_warn(log, "no speed of %s: %s", course->kind, error.message);
         return pace;
     }
     status = fb_generate(&made, &options, log, &error);
@@ -112,7 +97,7 @@ static struct pace course_run(const struct course *course, const struct fb_log *
         status = loader_run(course, folder, &pace, &error);
     if (status)
         fb_warn(log, "no speed of %s: %s", course->kind, error.message);
-    speed_folder_remove(folder);
+    scratch_remove(folder);
     return pace;
 }
 
@@ -123,10 +108,9 @@ static json_t *real(double value)
 
 json_t *speed_json(const struct fb_log *log)
 {
-    const char *base = getenv("TMPDIR");
     struct pace read = course_run(&reading, log), decode = course_run(&decoding, log);
 
-    return json_pack("{s:o, s:o, s:o, s:o}", "folder", output_text(base && *base ? base : "/tmp"),
+    return json_pack("{s:o, s:o, s:o, s:o}", "folder", output_text(scratch_base()),
                      "read_bytes_per_s", real(read.bytes_per_s), "decode_bytes_per_s",
                      real(decode.bytes_per_s), "decode_images_per_s", real(decode.samples_per_s));
 }

@@ -11,6 +11,4 @@
  * does that; JPEG pictures by one worker, bytes of pixels. null: it failed, and the log says why.
  * About 40 MB are written for a moment. */
 json_t *speed_json(const struct fb_log *log);
-/* Remove a folder and all in it. */
-void speed_folder_remove(const char *folder);
 #endif
