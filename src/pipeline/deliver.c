@@ -133,13 +133,16 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
         /* Asked anew each time: another thread may set workers to 0 while we wait. */
         if (pipeline->worker_target == 0 && fb_work_step_locked(pipeline, &pipeline->own))
             continue;
-        if (deadline_ns == UINT64_MAX) {
-            pthread_cond_wait(&pipeline->ready, &pipeline->lock);
-        } else {
-            if (fb_now_ns() >= deadline_ns)
-                return FOREBAY_TIMEOUT;
-            pthread_cond_timedwait(&pipeline->ready, &pipeline->lock, &until);
+        if (deadline_ns != UINT64_MAX && fb_now_ns() >= deadline_ns) {
+            pthread_cond_signal(&pipeline->work); /* what waited for this wait to end */
+            return FOREBAY_TIMEOUT;
         }
+        pipeline->awaited = true;
+        if (deadline_ns == UINT64_MAX)
+            pthread_cond_wait(&pipeline->ready, &pipeline->lock);
+        else
+            pthread_cond_timedwait(&pipeline->ready, &pipeline->lock, &until);
+        pipeline->awaited = false;
     }
 }
 

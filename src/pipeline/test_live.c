@@ -117,6 +117,59 @@ static void a_waiting_caller_works_itself_when_the_last_worker_is_taken_away(voi
     bench_close(&bench);
 }
 
+/* Loads of any batch but the first, before that one was handed out. */
+static struct fb_pipeline *observed;
+static _Atomic unsigned early;
+
+static int note_early(void *data, uint64_t unit)
+{
+    struct fb_pipeline_report report;
+
+    (void)data;
+    fb_pipeline_read_report(observed, &report);
+    early += unit >= 8 && report.batches == 0;
+    return FOREBAY_OK;
+}
+
+static void *take_first(void *pipeline)
+{
+    forebay_batch *batch;
+    int status = fb_pipeline_next(&batch, pipeline, UINT64_MAX, NULL);
+
+    if (!status)
+        fb_pipeline_batch_release(batch);
+    return status ? pipeline : NULL;
+}
+
+static void the_first_batch_goes_before_all_others_when_the_caller_waits_for_it(void **state)
+{
+    struct fb_pipeline_report report;
+    struct bench bench;
+    pthread_t caller;
+    void *failed;
+
+    (void)state;
+    bench_init(&bench);
+    bench.config.order_shuffle = false;
+    bench.options.workers = 4;
+    bench.before_load = note_early;
+    bench_make(&bench);
+    assert_int_equal(fb_pipeline_open(&bench.pipeline, &bench.options, NULL), 0);
+    observed = bench.pipeline;
+    assert_int_equal(pthread_create(&caller, NULL, take_first, bench.pipeline), 0);
+    do /* the lock is free again only when the caller waits */
+        fb_pipeline_read_report(bench.pipeline, &report);
+    while (report.epoch_count == 0);
+    fb_pipeline_start(bench.pipeline);
+    pthread_join(caller, &failed);
+    assert_null(failed);
+    assert_int_equal(early, 0);
+    do /* and then the others come ahead of the caller, as ever */
+        fb_pipeline_read_report(bench.pipeline, &report);
+    while (report.ready < bench.options.prefetch);
+    bench_close(&bench);
+}
+
 static uint64_t slot_bytes(struct bench *bench)
 {
     struct fb_budget_report now;
@@ -156,6 +209,7 @@ int main(void)
         cmocka_unit_test(a_share_of_failures_is_counted_in_each_epoch),
         cmocka_unit_test(a_batch_that_never_fits_is_passed_over),
         cmocka_unit_test(a_waiting_caller_works_itself_when_the_last_worker_is_taken_away),
+        cmocka_unit_test(the_first_batch_goes_before_all_others_when_the_caller_waits_for_it),
         cmocka_unit_test(a_lowered_prefetch_gives_its_slots_back),
     };
 

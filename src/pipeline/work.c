@@ -113,11 +113,20 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
     return true;
 }
 
+/* The very first batch goes before all else. Whoever opened the second one now would fault its slot
+ * in, and the caller, woken on a busy processor, would wait for the end of a time slice. */
+static bool first_is_awaited_locked(const struct fb_pipeline *pipeline)
+{
+    return pipeline->awaited && !pipeline->figures.first_batch_ns &&
+           pipeline->head < pipeline->tail;
+}
+
 static bool may_open_locked(const struct fb_pipeline *pipeline)
 {
     uint64_t epoch = pipeline->open.at.epoch + (pipeline->open.first >= pipeline->open.count);
 
     return !pipeline->opening && !pipeline->starved && !pipeline->stopping &&
+           !first_is_awaited_locked(pipeline) &&
            pipeline->tail - pipeline->head < pipeline->prefetch && epoch < pipeline->epoch_limit;
 }
 
