@@ -247,6 +247,16 @@ unsigned law_threads(void)
     return count_entries("/proc/self/task");
 }
 
+bool law_threads_become(unsigned count)
+{
+    for (int tries = 0; tries < 1000; tries++) {
+        if (law_threads() == count)
+            return true;
+        usleep(10000);
+    }
+    return false;
+}
+
 uint64_t law_rss_bytes(void)
 {
     FILE *file = fopen("/proc/self/statm", "r");
