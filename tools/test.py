@@ -133,11 +133,14 @@ def run_programs(step, path, wrap=(), env=None, slower=1, moved=None):
                              capture_output=True, text=True).stdout
     tests = json.loads(listing)
 
+    cache = tempfile.TemporaryDirectory(prefix="forebay-cache-")  # not the user's
+    env = {"XDG_CACHE_HOME": cache.name, **(env or {})}
+
     def run_one(test):
         command = [part.replace(*moved) if moved else part for part in test["cmd"]]
         limit = test["timeout"] * slower * (10 if SOAK else 1)
         began = time.monotonic()
-        code, output = run_bounded([*wrap, *command], limit, {**test["env"], **(env or {})},
+        code, output = run_bounded([*wrap, *command], limit, {**test["env"], **env},
                                    cwd=moved[1] if moved else ROOT)
         return test["name"], code, output, time.monotonic() - began
 
@@ -145,6 +148,7 @@ def run_programs(step, path, wrap=(), env=None, slower=1, moved=None):
         for name, code, output, seconds in pool.map(run_one, tests):
             step.write(f"==== {name}: exit {code}, {seconds:.1f} s\n{output}\n")
             count_program(step, name, code, output)
+    cache.cleanup()
     if not tests:
         step.fail("the build has no tests")
 
@@ -163,7 +167,8 @@ def run_pytest(step, program, folders, wrap=(), env=None, root=ROOT, python=PYTH
                "no:cacheprovider",
                f"--basetemp={scratch}/t", f"--junitxml={report}", *present]
     code, output = run_bounded(command, 14400 if SOAK else 1500, {
-        "FOREBAY_PROGRAM": str(program), "PYTHONDONTWRITEBYTECODE": "1", **(env or {})}, cwd=root)
+        "FOREBAY_PROGRAM": str(program), "PYTHONDONTWRITEBYTECODE": "1",
+        "XDG_CACHE_HOME": f"{scratch}/cache", **(env or {})}, cwd=root)
     step.write(f"$ {' '.join(map(str, command))}\n{output}\n")
     count_pytest(step, code, report)
     shutil.rmtree(scratch, ignore_errors=True)
