@@ -79,6 +79,19 @@ static int pass_the_gate(void *data, uint64_t unit)
     return FOREBAY_OK;
 }
 
+/* Another thread calls next; when this returns it waits there. */
+static pthread_t start_caller(struct bench *bench, void *(*take)(void *pipeline))
+{
+    struct fb_pipeline_report report;
+    pthread_t caller;
+
+    assert_int_equal(pthread_create(&caller, NULL, take, bench->pipeline), 0);
+    do /* the lock is free again only when the caller waits */
+        fb_pipeline_read_report(bench->pipeline, &report);
+    while (report.epoch_count == 0);
+    return caller;
+}
+
 static void *take_one(void *pipeline)
 {
     forebay_batch *batch;
@@ -95,7 +108,6 @@ static void *take_one(void *pipeline)
 
 static void a_waiting_caller_works_itself_when_the_last_worker_is_taken_away(void **state)
 {
-    struct fb_pipeline_report report;
     struct bench bench;
     pthread_t caller;
     void *failed;
@@ -106,10 +118,7 @@ static void a_waiting_caller_works_itself_when_the_last_worker_is_taken_away(voi
     bench.before_load = pass_the_gate;
     pthread_mutex_lock(&gate);
     assert_int_equal(bench_open(&bench, NULL), 0);
-    assert_int_equal(pthread_create(&caller, NULL, take_one, bench.pipeline), 0);
-    do /* the lock is free again only when the caller waits */
-        fb_pipeline_read_report(bench.pipeline, &report);
-    while (report.epoch_count == 0);
+    caller = start_caller(&bench, take_one);
     assert_int_equal(fb_pipeline_set_workers(bench.pipeline, 0), 0);
     pthread_mutex_unlock(&gate);
     pthread_join(caller, &failed);
@@ -156,10 +165,7 @@ static void the_first_batch_goes_before_all_others_when_the_caller_waits_for_it(
     bench_make(&bench);
     assert_int_equal(fb_pipeline_open(&bench.pipeline, &bench.options, NULL), 0);
     observed = bench.pipeline;
-    assert_int_equal(pthread_create(&caller, NULL, take_first, bench.pipeline), 0);
-    do /* the lock is free again only when the caller waits */
-        fb_pipeline_read_report(bench.pipeline, &report);
-    while (report.epoch_count == 0);
+    caller = start_caller(&bench, take_first);
     fb_pipeline_start(bench.pipeline);
     pthread_join(caller, &failed);
     assert_null(failed);
