@@ -52,6 +52,7 @@ union value {
     struct fb_texts texts;
     struct fb_pairs pairs;
     struct fb_reals reals;
+    uint64_t seconds;
 };
 
 static bool is_equal(enum fb_type type, const union value *a, const union value *b)
@@ -77,6 +78,8 @@ static bool is_equal(enum fb_type type, const union value *a, const union value 
         return !a->pairs.count && !b->pairs.count;
     case REALS:
         return !a->reals.count && !b->reals.count;
+    case TIME:
+        return a->seconds == b->seconds;
     }
     return false;
 }

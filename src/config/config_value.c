@@ -138,18 +138,24 @@ static int read_count(const struct context *context, const struct fb_node *node,
     return FOREBAY_OK;
 }
 
-/* "5000 samples": digits and the word. */
-static bool parse_samples(const char *text, uint64_t *value)
+/* "5000 samples", "10min": digits, and what stands behind them. NULL: there are none. */
+static const char *parse_amount(const char *text, uint64_t *value)
 {
     char digits[24];
     size_t length = strspn(text, "0123456789");
-    const char *unit = text + length + strspn(text + length, " ");
 
-    if (length >= sizeof(digits) || (strcmp(unit, "samples") != 0 && strcmp(unit, "sample") != 0))
-        return false;
+    if (length >= sizeof(digits))
+        return NULL;
     memcpy(digits, text, length);
     digits[length] = '\0';
-    return parse_digits(digits, value);
+    return parse_digits(digits, value) ? text + length + strspn(text + length, " ") : NULL;
+}
+
+static bool parse_samples(const char *text, uint64_t *value)
+{
+    const char *unit = parse_amount(text, value);
+
+    return unit && is_word(unit, (const char *const[]){ "samples", "sample", NULL });
 }
 
 static int read_size(const struct context *context, const struct fb_node *node,
@@ -170,6 +176,27 @@ static int read_size(const struct context *context, const struct fb_node *node,
     if (size.value == 0 && size.mode != FB_SIZE_AUTO && fb_word_find(choices, "off", &word) >= 0)
         size.mode = FB_SIZE_OFF;
     *value = size;
+    return FOREBAY_OK;
+}
+
+static int read_time(const struct context *context, const struct fb_node *node, uint64_t *value)
+{
+    static const struct {
+        const char *unit;
+        uint64_t seconds;
+    } units[] = { { "", 1 }, { "s", 1 }, { "min", 60 }, { "h", 3600 }, { "d", 86400 } };
+    struct fb_word word;
+    uint64_t amount = 0, seconds = 0;
+    bool off = find_word(context->key, node, &word) >= 0;
+    const char *unit = off ? NULL : parse_amount(node->text, &amount);
+
+    for (size_t i = 0; unit && i < sizeof(units) / sizeof(units[0]); i++)
+        if (strcmp(unit, units[i].unit) == 0)
+            seconds = units[i].seconds;
+    if (!off && (!seconds || !fb_mul(amount, seconds, &amount) ||
+                 amount > fb_key_limit(context->key).maximum))
+        return fail_expected(context, node);
+    *value = amount;
     return FOREBAY_OK;
 }
 
@@ -397,6 +424,8 @@ int fb_value_read(void *value, const struct fb_key *key, const struct fb_node *n
         return read_pairs(&context, node, value);
     case REALS:
         return read_reals(&context, node, value);
+    case TIME:
+        return read_time(&context, node, value);
     }
     return fb_fail(error, FOREBAY_BAD_CONFIG, "%s has no type", key->name);
 }

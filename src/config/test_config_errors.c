@@ -176,7 +176,8 @@ static void a_key_that_is_not_built_takes_its_default_and_nothing_else(void **st
     /* For each type a value that is no key's default. */
     static const char *const others[] = {
         [COUNT] = "77", [SIZE] = "77MiB",   [DTYPE] = "i16",    [SHARE] = "77%",
-        [TEXT] = "t",   [TEXTS] = "[p, q]", [PAIRS] = "{n: v}", [REALS] = "[1, 77]"
+        [TEXT] = "t",   [TEXTS] = "[p, q]", [PAIRS] = "{n: v}", [REALS] = "[1, 77]",
+        [TIME] = "77s"
     };
 
     (void)state;

@@ -82,7 +82,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .budget = loader->budget,
         .log = &loader->log,
         .job = fb_cache_job(),
-        .keep_s = loader->config.memory_keep.value,
+        .keep_s = loader->config.memory_keep,
     };
     int status;
 
