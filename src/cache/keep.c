@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/program.h"
 #include "base/size.h"
 #include "cache/inside.h"
 #include "cache/rendezvous.h"
@@ -76,7 +77,7 @@ static bool understand(const char *text, struct fb_cache_options *options, struc
 /* Nothing of the trainer's is inherited: no file, no terminal, no group. */
 static bool start(char *text)
 {
-    const char *named = getenv("FOREBAY_COMMAND");
+    char program[PATH_MAX];
     char command[] = "forebay", cache[] = "cache", keep[] = "keep";
     char *arguments[] = { command, cache, keep, text, NULL };
     posix_spawn_file_actions_t actions;
@@ -90,8 +91,8 @@ static bool start(char *text)
     posix_spawn_file_actions_addclosefrom_np(&actions, 3);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
-    failed =
-        posix_spawnp(&child, named ? named : command, &actions, &attributes, arguments, environ);
+    fb_program_find(program);
+    failed = posix_spawnp(&child, program, &actions, &attributes, arguments, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     /* It forks and ends at once: no child of ours is left to be waited for. */
@@ -130,7 +131,8 @@ void fb_keeper_start(struct fb_cache *cache)
         return;
     describe(cache, fb_limit_together(cache), text);
     if (!start(text)) {
-        fb_warn(cache->options.log, "cache: not kept: the command 'forebay' could not be started");
+        fb_warn(cache->options.log, "cache: not kept: the command 'forebay' could not be started; "
+                "is it in PATH, or named by FOREBAY_PROGRAM?");
         return;
     }
     while (!another_answers(cache) && fb_now_ns() < deadline)

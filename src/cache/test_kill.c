@@ -494,7 +494,7 @@ int main(int argc, char **argv)
 
     if (argc == 4 && strcmp(argv[1], "cache") == 0)
         return fb_cache_keeper_run(argv[3], NULL) ? 2 : 0;
-    setenv("FOREBAY_COMMAND", "/proc/self/exe", 1);
+    setenv("FOREBAY_PROGRAM", "/proc/self/exe", 1);
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED)
         return 77;

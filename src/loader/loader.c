@@ -64,6 +64,24 @@ static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error
     return FOREBAY_OK;
 }
 
+/* memory.keep is for a cache that others can join; whoever asks for it without one is told. */
+static int check_keep(const forebay_loader *loader, bool is_there, forebay_error *error)
+{
+    const struct fb_config *config = &loader->config;
+
+    if (!config->memory_keep)
+        return FOREBAY_OK;
+    if (config->memory_share == FB_SHARE_OFF) {
+        fb_fail(error, FOREBAY_BAD_CONFIG, "memory.keep: a cache of one process (memory.share: off) "
+                "goes with it; leave memory.share at job, or memory.keep out");
+        fb_config_place(config, "memory.keep", error);
+        return FOREBAY_BAD_CONFIG;
+    }
+    if (!is_there)
+        fb_warn(&loader->log, "memory.keep: this run has no cache that the next one could join");
+    return FOREBAY_OK;
+}
+
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
 {
     const struct fb_source *source = loader->source;
@@ -84,11 +102,11 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .job = fb_cache_job(),
         .keep_s = loader->config.memory_keep,
     };
-    int status;
+    int status = check_keep(loader, plan->cache > 0 && !source->ops->keep, error);
 
     loader->policy = "none";
-    if (plan->cache == 0)
-        return FOREBAY_OK;
+    if (status || plan->cache == 0)
+        return status;
     if (source->ops->keep) {
         if (source->ops->keep(loader->source, plan->cache, loader->window) > 0)
             loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
