@@ -8,7 +8,7 @@ run_packages="gcc libc6-dev make meson ninja-build pkg-config scdoc liburing-dev
     libjansson-dev libjpeg-dev libspng-dev libsndfile1-dev libflac-dev libarchive-dev libsoxr-dev
     libzstd-dev zlib1g-dev libncurses-dev libmicrohttpd-dev ocl-icd-opencl-dev opencl-headers"
 test_packages="clang libclang-rt-14-dev llvm libcmocka-dev pocl-opencl-icd python3-venv python3-dev
-    tmux"
+    tmux slurmctld slurmd slurm-client openmpi-bin"
 # .venv: what the tests of the package need, and (if there is a wheel for this machine) torch and the
 # readers they compare with; without those they skip. .venv-numpy1: the oldest NumPy, and no torch.
 python_packages="pytest==9.2.0 tqdm==4.70.1 meson-python==0.22.1 meson==1.12.1 ninja==1.13.2"
