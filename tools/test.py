@@ -290,17 +290,20 @@ def step_fuzz(step):
              "-Dbuildtype=debugoptimized", "-Db_sanitize=address,undefined", f"-Dc_args={guided}",
              f"-Dc_link_args={guided}"], "configuring build/fuzz", env={"CC": "clang"}):
         return
+    step.run(["ninja", "-C", path, "build.ninja"], "configuring build/fuzz anew")  # lists are made by it
     listing = subprocess.run(["meson", "introspect", "--targets", str(path)], check=True,
                              capture_output=True, text=True).stdout
     names = sorted(t["name"] for t in json.loads(listing) if t["name"].startswith("fuzz_"))
     if not names:
         step.skip("there are no fuzzers yet")
     elif step.run(["ninja", "-C", path, *names], "building the fuzzers"):
-        for name in names:
-            run_fuzzer(step, path, name)
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 2) as pool:
+            for name, code, output in pool.map(lambda name: run_fuzzer(path, name), names):
+                step.write(f"==== {name}: exit {code}\n{output}\n")
+                count_program(step, name, code, output)
 
 
-def run_fuzzer(step, path, name):
+def run_fuzzer(path, name):
     seeds = ROOT / "tests/corpus" / name.removeprefix("fuzz_")
     found = path / "corpus" / name
     crashes = path / "crashes"
@@ -309,7 +312,8 @@ def run_fuzzer(step, path, name):
     seconds = arguments.fuzz_seconds
     command = [path / name, f"-max_total_time={seconds}", "-timeout=10", "-rss_limit_mb=1024",
                "-print_final_stats=1", f"-artifact_prefix={crashes}/{name}-", found]
-    step.run([*command, *([seeds] if seeds.is_dir() else [])], name, seconds + 120, SANITIZERS)
+    return (name, *run_bounded([*command, *([seeds] if seeds.is_dir() else [])], seconds + 120,
+                               SANITIZERS))
 
 
 def copy_for_nobody(step):
