@@ -41,6 +41,7 @@ bench:
 	@tools/setup.sh all
 	@$(MAKE) --no-print-directory build
 	@.venv/bin/python bench/run.py
+	@.venv/bin/python bench/parse.py
 	@.venv/bin/python bench/cache.py
 	@.venv/bin/python bench/auto.py
 

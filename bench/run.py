@@ -56,14 +56,14 @@ WORKLOADS = {
         "settings": {"source.kind": "windows", "source.path": "{dir}/*.npy", "source.window": 64,
                      "source.stride": 20, "batch.size": 1024, "memory.budget": "1GiB",
                      "memory.cache": "600MiB"},
-        "epochs": 8, "bar": 0.7, "first": None,
+        "epochs": 8, "bar": 0.7, "first": None, "peer_bar": 1.4,
     },
     "table": {
         "generate": ["table", "--files", "8", "--bytes", "47MB"],
         "limit": ["gather", "2000000", "96"], "unit": "items",
         "settings": {"source.kind": "table", "source.path": "{dir}/data.csv", "source.as": "matrix",
                      "batch.size": 512, "memory.budget": "1GiB"},
-        "epochs": 12, "bar": 0.3, "first": None,
+        "epochs": 12, "bar": 0.3, "first": None, "peer_bar": 5,
     },
     "packed-lidar": {  # forebay pack of the same scans, beside the same limit over loose files
         "generate": ["lidar", "--files", "256", "--bytes", "1MB"],
@@ -89,7 +89,7 @@ WORKLOADS = {
                      "source.crop": "random", "source.flip": "true", "source.layout": "chw",
                      "source.mean": "[0.485, 0.456, 0.406]", "source.std": "[0.229, 0.224, 0.225]",
                      "batch.size": 64, "memory.budget": "1GiB", "memory.cache": "off"},
-        "epochs": 2, "bar": 0.9, "first": None,
+        "epochs": 2, "bar": 0.9, "first": None, "peer_bar": 1.5,
     },
     "tar": {  # the same pictures in shards, beside the same limit over loose files
         "generate": ["images", "--files", "2000"], "shards": 500,
@@ -106,7 +106,7 @@ WORKLOADS = {
         "settings": {"source.kind": "audio", "source.path": "{dir}/manifest.jsonl",
                      "batch.collate": "pad", "batch.size": 16, "memory.budget": "1GiB",
                      "memory.cache": "off"},
-        "epochs": 3, "bar": 0.8, "first": None,
+        "epochs": 3, "bar": 0.8, "first": None, "peer_bar": 1.3,
     },
 }
 
@@ -200,14 +200,14 @@ def run_forebay(args, workload, folder):
 
 
 def run_peers(args, name, folder):
-    """Samples a second of each peer; None where it is not installed."""
+    """What each peer says of itself; None where it is not installed."""
     listed = json.loads(subprocess.run([args.peers, HERE / "peers.py", "--list"], check=True,
                                        capture_output=True, text=True).stdout)
     rates = {}
     for peer in listed.get(name, ()):
         done = subprocess.run([args.peers, HERE / "peers.py", name, peer, folder],
                               capture_output=True, text=True)
-        rates[peer] = json.loads(done.stdout)["samples_per_s"] if done.returncode == 0 else None
+        rates[peer] = json.loads(done.stdout) if done.returncode == 0 else None
         if done.returncode not in (0, 3):
             print(f"{name}: {peer} failed: {done.stderr.strip()[-300:]}", file=sys.stderr)
     return rates
@@ -239,6 +239,16 @@ def measure(args, name, workload):
     return rounds
 
 
+def beside(rounds, peer, bar):
+    """How many times as fast as the peer: the rounds' ratios, their median and spread."""
+    times = sorted(r["samples_per_s"] / r["peers"][peer]["samples_per_s"] for r in rounds)
+    middle, spread = statistics.median(times), (times[-1] - times[0]) / 2
+    return {"samples_per_s": statistics.median(r["peers"][peer]["samples_per_s"] for r in rounds),
+            "cpu_ms_per_sample": statistics.median(r["peers"][peer]["cpu_per_sample"] for r in rounds) * 1e3,
+            "times": middle, "spread": spread, "bar": bar,
+            "reached": bar is None or middle + spread >= bar}
+
+
 def verdict(name, workload, rounds):
     def median(key):
         return statistics.median(r[key] for r in rounds)
@@ -258,7 +268,7 @@ def verdict(name, workload, rounds):
         "ratio_of_batch": median("of_batch") if rounds[0]["of_batch"] else None,
         "same_checksum": len({r["checksum"] for r in rounds}) == 1,
     }
-    row["peers"] = {peer: statistics.median(r["peers"][peer] for r in rounds)
+    row["peers"] = {peer: beside(rounds, peer, workload.get("peer_bar"))
                     if all(r["peers"][peer] for r in rounds) else None for peer in rounds[0]["peers"]}
     row["memory_reached"] = row["peak_pss_mib"] <= row["budget_mib"] + 16
     return row
@@ -299,9 +309,11 @@ def main():
         if r["ratio_of_batch"]:
             print(f"{r['workload']:9} {r['ratio_of_batch']:.2f} of the limit into memory as large as a batch")
     for r in rows:
-        for peer, rate in r["peers"].items():
-            print(f"{r['workload']:9} {peer}: " + (f"{rate:.4g} samples/s, forebay is {r['samples_per_s'] / rate:.1f} "
-                                                   "times as fast" if rate else "not installed"))
+        for peer, its in r["peers"].items():
+            print(f"{r['workload']:9} {peer}: " + ("not installed" if its is None else
+                  f"{its['samples_per_s']:.4g} samples/s, {its['cpu_ms_per_sample']:.3f} CPU ms; forebay is "
+                  f"{its['times']:.2f} times as fast, spread {its['spread']:.2f}" +
+                  (f", bar {its['bar']} {'ok' if its['reached'] else 'MISS'}" if its["bar"] else "")))
     if args.json:
         args.json.write_text(json.dumps(rows, indent=1))
 
