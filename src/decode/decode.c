@@ -283,7 +283,11 @@ static int sound_read(const struct fb_decoded *decoded, const struct fb_input *i
 /* ---- the table ---- */
 
 static const struct fb_decoder decoders[] = {
-    { .extensions = "npy", .work_bytes = PIECE_BYTES, .look = npy_look, .read = npy_read },
+    { .extensions = "npy",
+      .is_plain = true,
+      .work_bytes = PIECE_BYTES,
+      .look = npy_look,
+      .read = npy_read },
     { .extensions = "npz",
       .is_archive = true,
       .work_bytes = FB_NPZ_WORK_BYTES + PIECE_BYTES,

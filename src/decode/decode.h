@@ -32,6 +32,7 @@ struct fb_decoder {
     bool is_text;           /* bytes one behind the other, under every collate */
     bool is_archive;        /* holds several arrays by name: fb_decode_options.array */
     bool is_sound;
+    bool is_plain; /* behind a header lie the values themselves: an .npy, unless it is turned */
     bool is_picture; /* what is made of it is the source's matter: no look, no read */
     uint64_t work_bytes, library_bytes;
 

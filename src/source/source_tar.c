@@ -18,6 +18,8 @@
 #include "memory/block.h"
 #include "source/tar_source.h"
 
+#define ROWS_MASK (((uint64_t)1 << FB_TAR_ROW_BITS) - 1)
+
 void fb_tar_close(struct fb_source *source)
 {
     struct fb_tar_source *tar = (struct fb_tar_source *)source;
@@ -137,7 +139,8 @@ static int check_kind(const struct fb_tar_source *tar, unsigned number,
                        "is %s with %u, and all but the first must be equal",
                        forebay_dtype_name(decoded->dtype), decoded->ndim,
                        forebay_dtype_name(field->dtype), field->ndim);
-    if (fb_decoded_bytes(decoded) > INT64_MAX)
+    if (fb_decoded_bytes(decoded) > INT64_MAX ||
+        (decoded->ndim && decoded->shape[0] >> FB_TAR_ROW_BITS))
         return fb_fail(error, FOREBAY_BAD_DATA, "it has more bytes than any memory");
     if (tar->fields[number].decoder->is_sound && tar->frames_max &&
         decoded->shape[0] > tar->frames_max)
@@ -315,6 +318,36 @@ static int tar_load(const struct fb_source *source, const struct fb_load *load,
     return name_member(tar, load->unit / source->field_count, number, status, error);
 }
 
+static _Atomic uint64_t *extent_at(const struct fb_tar_source *tar, uint64_t sample, unsigned field)
+{
+    return &tar->extents[sample * tar->looked_count + tar->fields[field].looked];
+}
+
+int fb_tar_load_part(const struct fb_tar_source *tar, const struct fb_load *load, uint64_t offset,
+                     forebay_error *error)
+{
+    uint64_t sample = load->unit / tar->base.field_count, total;
+    unsigned field = (unsigned)(load->unit % tar->base.field_count);
+    uint64_t known = atomic_load_explicit(extent_at(tar, sample, field), memory_order_relaxed);
+    struct fb_tar_extract from;
+    int status;
+
+    if (known == 0 || known == FB_TAR_BROKEN ||
+        !fb_mul((known - 1) & ROWS_MASK, tar->base.fields[field].cell_bytes, &total) ||
+        offset > total || load->bytes > total - offset)
+        return fb_fail(error, FOREBAY_BAD_USE,
+                       "tar: unit %" PRIu64 " has no %" PRIu64 " bytes from %" PRIu64 " on",
+                       load->unit, load->bytes, offset);
+    status = fb_tar_extract(tar, sample, tar->fields[field].column, load->reader, &from, error);
+    if (!status) {
+        offset += (known - 1) >> FB_TAR_ROW_BITS;
+        status = fb_input_read(&from.extract.whole, load->to, load->bytes,
+                               from.extract.begin + offset, error);
+        fb_extract_close(&from.extract);
+    }
+    return name_member(tar, sample, field, status, error);
+}
+
 /* ---- asked without I/O ---- */
 
 static unsigned tar_parts(const struct fb_source *source, uint64_t sample, struct fb_part *parts)
@@ -324,11 +357,6 @@ static unsigned tar_parts(const struct fb_source *source, uint64_t sample, struc
                                      .field = i,
                                      .rows = FB_ALL_ROWS };
     return source->field_count;
-}
-
-static _Atomic uint64_t *extent_at(const struct fb_tar_source *tar, uint64_t sample, unsigned field)
-{
-    return &tar->extents[sample * tar->looked_count + tar->fields[field].looked];
 }
 
 /* What was looked up before. */
@@ -345,7 +373,9 @@ static struct fb_extent extent_known(const struct fb_tar_source *tar, uint64_t s
         return (struct fb_extent){ .known = FB_EXTENT_EXACT,
                                    .rows = (known - 1) >> 32,
                                    .columns = (known - 1) & UINT32_MAX };
-    return (struct fb_extent){ .known = FB_EXTENT_EXACT, .rows = known - 1, .columns = 1 };
+    return (struct fb_extent){ .known = FB_EXTENT_EXACT,
+                               .rows = (known - 1) & ROWS_MASK,
+                               .columns = 1 };
 }
 
 static struct fb_extent tar_extent(const struct fb_source *source, uint64_t unit)
@@ -369,6 +399,18 @@ static struct fb_extent tar_extent(const struct fb_source *source, uint64_t unit
                                .rows = source->fields[field].ndim ? bytes : 1 };
 }
 
+/* Where the values of an array begin in its member: they lie there as they are. */
+static uint64_t values_at(const struct fb_tar_source *tar, unsigned field,
+                          const struct fb_decoded *decoded)
+{
+    return tar->fields[field].decoder->is_plain ? decoded->as.npy.header_bytes : 0;
+}
+
+static bool is_plain(const struct fb_decoded *decoded)
+{
+    return !decoded->as.npy.fortran && !decoded->as.npy.swapped;
+}
+
 static int tar_probe(struct fb_source *source, uint64_t unit, const struct fb_load *load,
                      forebay_error *error)
 {
@@ -386,7 +428,9 @@ static int tar_probe(struct fb_source *source, uint64_t unit, const struct fb_lo
         status = look_and_check(tar, load, &decoded, &from, error);
         if (!status) {
             fb_extract_close(&from.extract);
-            known = 1 + decoded.shape[0];
+            known = 1 + (values_at(tar, field, &decoded) << FB_TAR_ROW_BITS | decoded.shape[0]);
+            if (source->rows_alone && !is_plain(&decoded))
+                source->rows_alone = false; /* while it is opened, so nobody else looks at it */
         }
     }
     if (!status || fb_status_is_data(status))

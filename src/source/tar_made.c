@@ -6,6 +6,7 @@
  *     row       the same, one row long and without that dimension      a group is a unit
  *     sequence  units [k * stride, k * stride + length) of its folder  a group is a folder
  *
+ * A row or a window is read alone, if its unit's values lie in the member as they are.
  * The index is somebody's file: whatever does not fit the members that are there (a shard is
  * missing, a count is wrong) leaves the units as they are, and that is said.
  */
@@ -17,6 +18,7 @@
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/source_kinds.h"
+#include "source/tar_source.h"
 
 #define LENGTH_MAX ((uint64_t)1 << 32)
 #define SEQUENCE_MAX 65536
@@ -223,6 +225,7 @@ static int made_load(const struct fb_source *source, const struct fb_load *load,
     const struct made_source *self = made_of(source);
     struct fb_load whole = *load;
     uint64_t sample = load->unit / source->field_count;
+    unsigned field = (unsigned)(load->unit % source->field_count);
 
     if (!is_sequence(self)) {
         struct fb_extent extent = self->inner->ops->extent(self->inner, load->unit);
@@ -231,7 +234,10 @@ static int made_load(const struct fb_source *source, const struct fb_load *load,
             return fb_fail(error, FOREBAY_BAD_DATA,
                            "its %" PRIu64 " rows are not as many as another field of the same "
                            "key has, or that is broken", extent.rows);
-        whole.rows = load->rows / per_row(self, (unsigned)(load->unit % source->field_count));
+        if (source->rows_alone && extent.known == FB_EXTENT_EXACT)
+            return fb_tar_load_part((const struct fb_tar_source *)self->inner, load,
+                                    load->first_row * source->fields[field].cell_bytes, error);
+        whole.rows = load->rows / per_row(self, field);
     }
     return self->inner->ops->load(self->inner, &whole, error);
 }
@@ -403,6 +409,7 @@ static bool describe(struct made_source *self)
     base->library_bytes = inner->library_bytes;
     base->broken_count = inner->broken_count;
     base->sliced = base->uniform = !is_sequence(self);
+    base->rows_alone = inner->rows_alone && !is_sequence(self);
     base->raw = inner->raw && is_sequence(self);
     base->shared_units = is_sequence(self) && self->made.length > self->made.stride;
     base->identity = fb_mix2(inner->identity,
@@ -458,6 +465,7 @@ int fb_tar_made_open(struct fb_source **source, const struct fb_tar_made *made,
     if (!status)
         fb_say(log, "tar: what the index says of windows, rows or sequences does not fit these "
                     "shards; a sample is a whole unit of them");
+    self->inner->rows_alone = false; /* that is for slices only */
     self->inner = NULL;
     made_close(&self->base);
     return status;

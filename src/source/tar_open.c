@@ -442,12 +442,14 @@ static void describe(struct fb_tar_source *tar)
     base->unit_count = base->sample_count * base->field_count;
     base->parts_max = base->field_count;
     base->raw = !tar->chunks;
+    base->rows_alone = tar->made.each == FB_TAR_EACH_WINDOW || tar->made.each == FB_TAR_EACH_ROW;
     base->identity = fb_files_hash(&tar->files, fb_mix2(FB_KIND_TAR, tar->rate));
     if (tar->pictures)
         base->identity = fb_mix2(base->identity, fb_pictures_hash(tar->pictures));
     for (unsigned f = 0; f < base->field_count; f++) {
         base->raw &= !tar->fields[f].decoder->library_bytes &&
                      (!tar->fields[f].decoder->is_picture || tar->pictures->encoded);
+        base->rows_alone &= tar->fields[f].decoder->is_plain && base->fields[f].ndim > 0;
         for (const char *at = base->fields[f].name; *at; at++)
             base->identity = fb_mix2(base->identity, (unsigned char)*at);
     }

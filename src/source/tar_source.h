@@ -17,6 +17,7 @@
 
 #define FB_TAR_FIELDS 256
 #define FB_TAR_BROKEN UINT64_MAX
+#define FB_TAR_ROW_BITS 46
 
 /* One field: an extension, or one array of an extension that holds several. */
 struct fb_tar_field {
@@ -52,8 +53,9 @@ struct fb_tar_source {
     struct fb_tar_cell *cells; /* [sample][column] */
     uint64_t special_count;
     struct fb_tar_special *specials; /* by cell */
-    _Atomic uint64_t *extents; /* [sample][looked]: 0 unknown, FB_TAR_BROKEN, 1 + rows; pictures
-                                * 1 + (rows << 32 | columns) */
+    _Atomic uint64_t *extents; /* [sample][looked]: 0 unknown, FB_TAR_BROKEN, 1 + (bytes before the
+                                * values << FB_TAR_ROW_BITS | rows); pictures 1 + (rows << 32 |
+                                * columns) */
     struct fb_tar_field *fields;
     struct fb_pictures *pictures; /* NULL: no field has any */
     uint64_t picture_largest;     /* of their files */
@@ -105,6 +107,11 @@ int fb_tar_look(const struct fb_tar_source *tar, uint64_t sample, unsigned field
 /* Only to open it. */
 int fb_tar_extract(const struct fb_tar_source *tar, uint64_t sample, unsigned column,
                    struct fb_reader *reader, struct fb_tar_extract *from, forebay_error *error);
+
+/* Only load->bytes of a unit's values, from byte `offset` of them on; load's rows are not looked at.
+ * For sources with rows_alone, where every unit was probed. */
+int fb_tar_load_part(const struct fb_tar_source *tar, const struct fb_load *load, uint64_t offset,
+                     forebay_error *error);
 
 /* Give the extensions their fields' names, those of `forebay pack` if it wrote the shards. What
  * its index says of samples goes to `made`. */

@@ -1,5 +1,7 @@
 """What forebay packed and reads again is the same samples, not the units they were cut from."""
+import io
 import json
+import tarfile
 
 import numpy as np
 import pytest
@@ -48,6 +50,40 @@ def test_windows(result, series, tail, stride):
 def test_windows_of_two_fields(result, series):
     same(result, series, "{kind: windows, fields: {x: 's*_x.npy', y: 's*_y.npy'}, window: 10, "
                          "stride: 3}")
+
+
+@pytest.mark.parametrize("how", ["as-packed", "turned", "swapped"])
+def test_a_window_that_is_not_cached_is_read_alone(result, series, how):
+    """Unless its member is turned: such are read whole, and are the same windows."""
+    config = series / "c.yaml"
+    config.write_text("source: {kind: windows, path: 's*_x.npy', window: 64, stride: 20}\n")
+    result("pack", config, series / "out")
+    if how != "as-packed":
+        rewrite(series / "out-000000.tar", np.asfortranarray if how == "turned" else
+                lambda array: array.astype(">f4"))
+    settings = [*packed(series), "--set", "batch.size=4"]
+    loose = result("run", config, "--set", "batch.size=4")
+    for dtype in ("keep", "f16"):
+        run = result("run", *settings, "--set", "memory.cache=off", "--set", f"batch.dtype={dtype}")
+        assert run["failed"] == 0
+        if dtype == "keep":
+            assert run["checksum"] == loose["checksum"]
+        bytes_read, windows = run["epochs"][0]["bytes_read"], run["samples"] * 64 * 5 * 4
+        assert (bytes_read <= 1.05 * windows) == (how == "as-packed")
+
+
+def rewrite(path, change):
+    """The same archive with other arrays in it."""
+    with tarfile.open(path) as archive:
+        members = [(m.name, np.load(io.BytesIO(archive.extractfile(m).read()))) for m in archive]
+    with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, array in members:
+            file = io.BytesIO()
+            np.save(file, change(array))
+            member = tarfile.TarInfo(name)
+            member.size = file.tell()
+            file.seek(0)
+            archive.addfile(member, file)
 
 
 @pytest.mark.parametrize("sequence,stride", [(3, 1), (3, 2), (3, 5), (2, 2)])
