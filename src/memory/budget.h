@@ -22,7 +22,7 @@
     X(INDEX, "index", "where each unit lies, and the order")       \
     X(CACHE, "cache", "units kept for the next epoch")             \
     X(SLOTS, "slots", "batches in flight and held by the caller")  \
-    X(SCRATCH, "scratch", "workers' decode memory")                \
+    X(SCRATCH, "scratch", "decoding; chunks of packed shards")     \
     X(WORKERS, "workers", "stacks, read rings, libraries' memory") \
     X(OTHER, "other", "the loader itself")
 

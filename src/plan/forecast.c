@@ -59,9 +59,12 @@ static void stages_fill(struct fb_forecast *forecast)
     fb_budget_read(forecast->budget, &now);
     forecast->by_stage[FB_STAGE_INDEX] = now.by_stage[FB_STAGE_INDEX];
     forecast->by_stage[FB_STAGE_CACHE] = plan->cache;
-    forecast->by_stage[FB_STAGE_SCRATCH] = workers * needs->scratch;
+    /* What the source holds already, chunks of packed shards, and what workers will. */
+    forecast->by_stage[FB_STAGE_SCRATCH] =
+        now.by_stage[FB_STAGE_SCRATCH] + workers * needs->scratch;
     forecast->by_stage[FB_STAGE_WORKERS] = workers * (needs->per_worker - needs->scratch);
-    forecast->by_stage[FB_STAGE_OTHER] = needs->fixed - now.by_stage[FB_STAGE_INDEX];
+    forecast->by_stage[FB_STAGE_OTHER] =
+        needs->fixed - now.by_stage[FB_STAGE_INDEX] - now.by_stage[FB_STAGE_SCRATCH];
     left = plan->budget - fb_min(plan->budget, needs->fixed + plan->cache +
                                                    workers * needs->per_worker);
     /* A budget near the floor has room for fewer batches than are wanted. */

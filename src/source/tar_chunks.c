@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/source_kinds.h"
@@ -14,6 +15,7 @@
 #define CURSORS_MIN 2u
 #define CURSORS_MAX 10u
 #define NO_SHARD UINT64_MAX
+#define PATIENCE_NS ((uint64_t)1000000000) /* with somebody else's cursor */
 
 struct cursor {
     struct fb_unpack *unpack;
@@ -26,6 +28,7 @@ struct cursor {
     uint64_t shard; /* or NO_SHARD */
     uint64_t next;  /* chunk of it */
     uint64_t used;  /* when it was last */
+    uint64_t moved; /* ns: when it last came to a chunk */
     bool busy;
 };
 
@@ -157,6 +160,16 @@ static int open_all(struct fb_chunks *chunks, uint64_t bytes, forebay_error *err
     return open_cursors(chunks, window, error);
 }
 
+static void make_condition(pthread_cond_t *condition)
+{
+    pthread_condattr_t monotonic;
+
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(condition, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
 int fb_chunks_open(struct fb_chunks **out, const struct fb_files *files,
                    const struct fb_tar_content *contents, uint64_t bytes, struct fb_budget *budget,
                    forebay_error *error)
@@ -171,7 +184,7 @@ int fb_chunks_open(struct fb_chunks **out, const struct fb_files *files,
     chunks->files = files;
     chunks->contents = contents;
     pthread_mutex_init(&chunks->lock, NULL);
-    pthread_cond_init(&chunks->changed, NULL);
+    make_condition(&chunks->changed);
     status = open_all(chunks, bytes, error);
     if (status) {
         fb_chunks_close(chunks);
@@ -240,7 +253,7 @@ static int cursor_begin(struct fb_chunks *chunks, struct cursor *cursor, uint64_
 }
 
 /* A slot that nobody reads from, pinned for us and empty. */
-static uint64_t slot_take(struct fb_chunks *chunks)
+static uint64_t slot_take(struct fb_chunks *chunks, struct cursor *cursor)
 {
     uint64_t number = 0;
     bool found = false;
@@ -259,6 +272,7 @@ static uint64_t slot_take(struct fb_chunks *chunks)
     if (chunks->slots[number].chunk)
         chunks->where[chunks->slots[number].chunk - 1] = 0;
     chunks->slots[number] = (struct slot){ .pins = 1 };
+    cursor->moved = fb_now_ns();
     pthread_mutex_unlock(&chunks->lock);
     return number;
 }
@@ -317,7 +331,7 @@ static int advance(struct fb_chunks *chunks, struct cursor *cursor, uint64_t wan
 
     while (cursor->next <= last) {
         bool is_it = cursor->next == wanted;
-        uint64_t slot = slot_take(chunks);
+        uint64_t slot = slot_take(chunks, cursor);
 
         status = fill(chunks, cursor, slot, error);
         if (status) {
@@ -341,20 +355,35 @@ static int advance(struct fb_chunks *chunks, struct cursor *cursor, uint64_t wan
 
 /* ---- chunks, for readers ---- */
 
-/* The cursor of the shard, or the idle one that was used the longest ago; NULL: wait. */
+/* The cursor of the shard, or the idle one that was used the longest ago; NULL: wait. One that is
+ * stuck is nobody's. */
 static struct cursor *cursor_find_locked(struct fb_chunks *chunks, uint64_t shard)
 {
     struct cursor *best = NULL;
+    uint64_t now = fb_now_ns();
+    bool moves = false;
 
     for (unsigned i = 0; i < chunks->cursor_count; i++) {
         struct cursor *cursor = &chunks->cursors[i];
 
-        if (cursor->shard == shard)
-            return cursor->busy ? NULL : cursor;
+        if (cursor->shard == shard && !cursor->busy)
+            return cursor;
+        if (cursor->shard == shard && now - cursor->moved < PATIENCE_NS)
+            moves = true;
         if (!cursor->busy && (!best || cursor->used < best->used))
             best = cursor;
     }
-    return best;
+    return moves ? NULL : best;
+}
+
+/* Until something changes, or a cursor that was waited for has been still for too long. */
+static void wait_locked(struct fb_chunks *chunks)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += PATIENCE_NS / 1000000000;
+    pthread_cond_timedwait(&chunks->changed, &chunks->lock, &until);
 }
 
 /* With a busy cursor, without the lock. */
@@ -383,7 +412,7 @@ static int chunk_pin(struct fb_chunks *chunks, struct fb_reader *reader, uint64_
     pthread_mutex_lock(&chunks->lock);
     /* A chunk may have come, a cursor may have become free: both are looked at again. */
     while (!chunks->where[chunk] && !(cursor = cursor_find_locked(chunks, shard)))
-        pthread_cond_wait(&chunks->changed, &chunks->lock);
+        wait_locked(chunks);
     if (chunks->where[chunk]) {
         *found = chunks->where[chunk] - 1;
         chunks->slots[*found].pins++;
@@ -394,6 +423,7 @@ static int chunk_pin(struct fb_chunks *chunks, struct fb_reader *reader, uint64_
     chunks->begun += begin;
     cursor->shard = shard;
     cursor->used = ++chunks->clock;
+    cursor->moved = fb_now_ns();
     cursor->busy = true;
     pthread_mutex_unlock(&chunks->lock);
 

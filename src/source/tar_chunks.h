@@ -10,7 +10,9 @@
  * Any number of threads read. Nobody holds the lock while it reads, unpacks or copies: a cursor is
  * one thread's while it is `busy`, a slot is not filled anew while it has `pins`. Who waits for a
  * cursor has neither; who has a cursor waits only for a slot, and there are more slots than can be
- * pinned by those who wait. So somebody always goes on.
+ * pinned by those who wait. So somebody always goes on. If a cursor has not moved for a second (a
+ * read that does not come back), others who want its shard begin it with one of their own, as long
+ * as one is idle: their number is what the memory was reserved for.
  */
 #ifndef FB_SOURCE_TAR_CHUNKS_H
 #define FB_SOURCE_TAR_CHUNKS_H

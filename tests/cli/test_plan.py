@@ -1,5 +1,7 @@
 """forebay plan: what it foretells is what a run does."""
+import io
 import math
+import tarfile
 
 import numpy as np
 import pytest
@@ -66,3 +68,18 @@ def test_overlapping_sequences_are_simulated(result, tmp_path):
 
 def test_a_missing_configuration_is_an_error(failure, tmp_path):
     assert failure(1, "plan", tmp_path / "none.yaml")["message"]
+
+
+def test_chunks_of_packed_shards_are_shown_as_scratch(result, tmp_path):
+    """What they take is known before a run, and where it is counted, in plan and run alike."""
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz", compresslevel=1) as archive:
+        for number in range(64):
+            member = tarfile.TarInfo(f"{number}.bin")
+            member.size = 1 << 18
+            archive.addfile(member, io.BytesIO(np.random.default_rng(number).bytes(1 << 18)))
+    more = ["--set", "source.kind=tar", "--set", f"source.path={tmp_path}/*.tar.gz", "--set",
+            "memory.budget=32MiB", "--set", "memory.cache=off", "--set", "batch.size=4"]
+    plan, run = result("plan", *more), result("run", *more)
+    assert 8 << 20 <= plan["memory"]["scratch"] < 10 << 20, "a quarter of the budget, and cursors"
+    assert plan["memory"]["other"] < 1 << 20
+    assert run["memory"]["peak_bytes"] <= sum(plan["memory"].values()) <= plan["budget_bytes"]
