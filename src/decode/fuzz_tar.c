@@ -32,7 +32,7 @@ static void read_holes(const struct fb_input *input, const struct fb_tar_member 
     char bytes[700];
     uint64_t step = member->bytes < sizeof(bytes) ? member->bytes : sizeof(bytes);
 
-    if (member->sparse != FB_TAR_HOLES_GNU && member->sparse != FB_TAR_HOLES_PAX)
+    if (member->sparse == FB_TAR_WHOLE || member->sparse == FB_TAR_HOLES_UNKNOWN)
         return;
     fb_tar_read_sparse(input, member, bytes, step, 0, NULL);
     fb_tar_read_sparse(input, member, bytes, step, member->bytes - step, NULL);

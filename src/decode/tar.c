@@ -16,8 +16,18 @@ enum { SPARSE_MORE_AT = 482, SPARSE_SIZE_AT = 483, SPARSE_NEXT_MORE_AT = 504 };
 
 /* What extended headers say of the member behind them. */
 struct extras {
-    bool has_name, has_size, has_real, sparse;
+    bool has_name, has_sparse_name, has_size, has_real, has_list, sparse;
     uint64_t size, real, major;
+    uint64_t list, list_bytes;       /* GNU.sparse.map */
+    uint64_t records, records_bytes; /* the header itself */
+};
+
+/* One record of a pax header. */
+struct record {
+    const char *key, *value;
+    size_t key_bytes;
+    uint64_t value_bytes; /* that are in memory: all of any name or number */
+    uint64_t at, bytes;   /* where all of the value lies */
 };
 
 void fb_tar_init(struct fb_tar *tar, const struct fb_input *input)
@@ -165,47 +175,62 @@ static int take_long_name(const struct fb_tar *tar, struct fb_tar_member *member
 
 /* ---- pax: records of "length key=value\n" ---- */
 
-static bool is_key(const char *key, size_t key_bytes, const char *wanted)
+static bool is_key(const struct record *record, const char *wanted)
 {
-    return key_bytes == strlen(wanted) && memcmp(key, wanted, key_bytes) == 0;
+    return record->key_bytes == strlen(wanted) &&
+           memcmp(record->key, wanted, record->key_bytes) == 0;
 }
 
-static int take_decimal(const struct fb_tar *tar, const char *value, uint64_t value_bytes,
-                        uint64_t *number, forebay_error *error)
+static int take_decimal(const struct fb_tar *tar, const struct record *record, uint64_t *number,
+                        forebay_error *error)
 {
     *number = 0;
-    for (uint64_t i = 0; i < value_bytes; i++) {
-        if (value[i] < '0' || value[i] > '9' || *number > UINT64_MAX / 16)
+    for (uint64_t i = 0; i < record->value_bytes; i++) {
+        char c = record->value[i];
+
+        if (c < '0' || c > '9' || *number > UINT64_MAX / 16)
             return fail_at(tar, "a pax size that is no number", error);
-        *number = *number * 10 + (uint64_t)(value[i] - '0');
+        *number = *number * 10 + (uint64_t)(c - '0');
     }
     return FOREBAY_OK;
 }
 
+/* The real name of a sparse member: that in `path` may be one that tar made up. */
+static int take_path(const struct fb_tar *tar, struct fb_tar_member *member, struct extras *extras,
+                     const struct record *record, bool sparse, forebay_error *error)
+{
+    if (extras->has_sparse_name && !sparse)
+        return FOREBAY_OK;
+    extras->has_name = true;
+    extras->has_sparse_name = sparse;
+    return set_name(tar, member, record->value, record->value_bytes, error);
+}
+
 static int take_record(const struct fb_tar *tar, struct fb_tar_member *member,
-                       struct extras *extras, const char *key, size_t key_bytes, const char *value,
-                       uint64_t value_bytes, forebay_error *error)
+                       struct extras *extras, const struct record *record, forebay_error *error)
 {
     static const char sparse[] = "GNU.sparse.";
     uint64_t *number = NULL;
 
-    if (key_bytes >= sizeof(sparse) - 1 && memcmp(key, sparse, sizeof(sparse) - 1) == 0)
+    if (record->key_bytes >= sizeof(sparse) - 1 &&
+        memcmp(record->key, sparse, sizeof(sparse) - 1) == 0)
         extras->sparse = true;
-    if (is_key(key, key_bytes, "GNU.sparse.name") ||
-        (is_key(key, key_bytes, "path") && !extras->sparse)) {
-        extras->has_name = true;
-        return set_name(tar, member, value, value_bytes, error);
-    }
-    if (is_key(key, key_bytes, "size")) {
+    if (is_key(record, "GNU.sparse.name") || is_key(record, "path"))
+        return take_path(tar, member, extras, record, !is_key(record, "path"), error);
+    if (is_key(record, "GNU.sparse.map")) {
+        extras->has_list = true;
+        extras->list = record->at;
+        extras->list_bytes = record->bytes;
+    } else if (is_key(record, "size")) {
         extras->has_size = true;
         number = &extras->size;
-    } else if (is_key(key, key_bytes, "GNU.sparse.realsize")) {
+    } else if (is_key(record, "GNU.sparse.realsize") || is_key(record, "GNU.sparse.size")) {
         extras->has_real = true;
         number = &extras->real;
-    } else if (is_key(key, key_bytes, "GNU.sparse.major")) {
+    } else if (is_key(record, "GNU.sparse.major")) {
         number = &extras->major;
     }
-    return number ? take_decimal(tar, value, value_bytes, number, error) : FOREBAY_OK;
+    return number ? take_decimal(tar, record, number, error) : FOREBAY_OK;
 }
 
 /* One record of at most `left` bytes at `at`; *bytes is how long it is. */
@@ -215,6 +240,7 @@ static int read_record(const struct fb_tar *tar, struct fb_tar_member *member,
 {
     char piece[PAX_PIECE];
     uint64_t have = fb_min(left, sizeof(piece)), length = 0;
+    struct record record;
     const char *equals;
     size_t i = 0;
     int status = fb_input_read(tar->input, piece, have, at, error);
@@ -232,11 +258,13 @@ static int read_record(const struct fb_tar *tar, struct fb_tar_member *member,
     if (!equals)
         return fail_at(tar, "a pax record without a key", error);
     *bytes = length;
-    length -= (uint64_t)(equals + 1 - piece) + 1;       /* the value, without its newline */
-    if (length > have - (uint64_t)(equals + 1 - piece)) /* long: no name or size of ours is */
-        length = have - (uint64_t)(equals + 1 - piece);
-    return take_record(tar, member, extras, piece + i + 1, (size_t)(equals - piece) - i - 1,
-                       equals + 1, length, error);
+    record = (struct record){ .key = piece + i + 1,
+                              .value = equals + 1,
+                              .key_bytes = (size_t)(equals - piece) - i - 1,
+                              .at = at + (uint64_t)(equals + 1 - piece) };
+    record.bytes = length - (record.at - at) - 1; /* without its newline */
+    record.value_bytes = fb_min(record.bytes, have - (record.at - at));
+    return take_record(tar, member, extras, &record, error);
 }
 
 static int take_pax(const struct fb_tar *tar, struct fb_tar_member *member, struct extras *extras,
@@ -246,6 +274,8 @@ static int take_pax(const struct fb_tar *tar, struct fb_tar_member *member, stru
 
     if (bytes > PAX_BYTES_MAX)
         return fail_at(tar, "a pax header of more than 1 MiB", error);
+    extras->records = at;
+    extras->records_bytes = bytes;
     for (uint64_t done = 0, step; done < bytes; done += step) {
         int status = read_record(tar, member, extras, at + done, bytes - done, &step, error);
 
@@ -283,10 +313,15 @@ static int take_sparse(struct fb_tar *tar, struct fb_tar_member *member,
             return fail_at(tar, "a size that is no number", error);
         return skip_sparse_map(tar, &member->data, error);
     }
-    member->sparse = !extras->sparse                            ? FB_TAR_WHOLE
-                     : extras->major == 1 && extras->has_real ? FB_TAR_HOLES_PAX
-                                                                : FB_TAR_HOLES_OTHER;
-    if (member->sparse == FB_TAR_HOLES_PAX)
+    if (!extras->sparse)
+        return FOREBAY_OK;
+    member->sparse = !extras->has_real     ? FB_TAR_HOLES_UNKNOWN
+                     : extras->major == 1 ? FB_TAR_HOLES_PAX
+                     : extras->has_list    ? FB_TAR_HOLES_LIST
+                                           : FB_TAR_HOLES_RECORDS;
+    member->map = extras->has_list ? extras->list : extras->records;
+    member->map_bytes = extras->has_list ? extras->list_bytes : extras->records_bytes;
+    if (extras->has_real)
         member->bytes = extras->real;
     return FOREBAY_OK;
 }
@@ -311,6 +346,7 @@ static int take_member(struct fb_tar *tar, struct fb_tar_member *member,
         type <= '6') /* links, devices, folders, FIFOs have no data, whatever size says */
         size = 0;
     member->bytes = member->stored = size;
+    member->sparse = FB_TAR_WHOLE;
     status = take_sparse(tar, member, extras, type, error);
     return status ? status : measure(tar, member->data, size, &tar->at, error);
 }

@@ -15,9 +15,11 @@
 /* How a member with holes says where they are. */
 enum fb_tar_sparse {
     FB_TAR_WHOLE,      /* it has none */
-    FB_TAR_HOLES_GNU,  /* in its header, and in blocks behind that */
-    FB_TAR_HOLES_PAX,  /* pax 1.0: in text before its data */
-    FB_TAR_HOLES_OTHER /* pax 0.0 and 0.1: not read here */
+    FB_TAR_HOLES_GNU,     /* in its header, and in blocks behind that */
+    FB_TAR_HOLES_PAX,     /* pax 1.0: in text before its data */
+    FB_TAR_HOLES_LIST,    /* pax 0.1: in one record of its extended header */
+    FB_TAR_HOLES_RECORDS, /* pax 0.0: in two records for each stretch */
+    FB_TAR_HOLES_UNKNOWN  /* it does not say how large it is: not read here */
 };
 
 struct fb_tar_member {
@@ -29,6 +31,7 @@ struct fb_tar_member {
     uint64_t bytes;  /* it has: the same, but for its holes */
     bool regular;    /* else a folder, a link, a device */
     enum fb_tar_sparse sparse;
+    uint64_t map, map_bytes; /* where the list, or the header with the records, lies */
 };
 
 struct fb_tar {

@@ -4,7 +4,9 @@
  *
  * GNU's map is numbers in the header (four stretches) and in blocks behind it (21 each). That of
  * pax 1.0 is text before the data: how many stretches, then offset and length of each, a line
- * a number, filled up to a whole block. The map is walked for every read, a block at a time.
+ * a number, filled up to a whole block. Those of pax 0.1 and 0.0 stand in the extended header: as
+ * "offset,bytes,offset,bytes" in one record, or in a record for each number. The map is walked for
+ * every read, a block at a time.
  */
 #include <string.h>
 
@@ -22,7 +24,8 @@ struct map {
     unsigned at;      /* in the block */
     unsigned left;    /* GNU: stretches in this block */
     bool more;        /* GNU: another block follows */
-    uint64_t count;   /* pax: stretches that are left */
+    uint64_t count;   /* pax 1.0: stretches that are left */
+    uint64_t end;     /* pax 0.x: of the map in the archive, of which `next` is read next */
     uint64_t data;    /* where the present stretch lies in the archive */
     uint64_t offset, bytes; /* of the present stretch, in the file */
 };
@@ -134,14 +137,117 @@ static int next_pax(struct map *map, bool *end, forebay_error *error)
     return status ? status : take_line(map, &map->bytes, error);
 }
 
-/* ---- both ---- */
+/* ---- pax 0.1: numbers and commas ---- */
+
+static int begin_text(struct map *map, forebay_error *error)
+{
+    (void)error;
+    map->next = map->member->map;
+    map->end = map->next + map->member->map_bytes;
+    map->data = map->member->data;
+    return FOREBAY_OK;
+}
+
+/* How much of the text is in the block is in `left`. */
+static int take_item(struct map *map, uint64_t *number, forebay_error *error)
+{
+    *number = 0;
+    for (unsigned digits = 0;; digits++) {
+        unsigned char c;
+
+        if (map->at == map->left && map->next == map->end && digits)
+            return FOREBAY_OK;
+        if (map->at == map->left) {
+            uint64_t bytes = fb_min(FB_TAR_BLOCK, map->end - map->next);
+            int status = fb_input_read(map->archive, map->block, bytes, map->next, error);
+
+            if (status)
+                return status;
+            map->next += bytes;
+            map->left = (unsigned)bytes;
+            map->at = 0;
+        }
+        c = map->at < map->left ? map->block[map->at++] : 0;
+        if (c == ',' && digits)
+            return FOREBAY_OK;
+        if (c < '0' || c > '9' || *number > UINT64_MAX / 16)
+            return fail(map, "has something else than numbers", error);
+        *number = *number * 10 + (uint64_t)(c - '0');
+    }
+}
+
+static int next_list(struct map *map, bool *end, forebay_error *error)
+{
+    int status;
+
+    *end = map->at == map->left && map->next == map->end;
+    if (*end)
+        return FOREBAY_OK;
+    status = take_item(map, &map->offset, error);
+    return status ? status : take_item(map, &map->bytes, error);
+}
+
+/* ---- pax 0.0: "length GNU.sparse.offset=number", then the same with numbytes ---- */
+
+/* The number of the next record that is called `key`; *end if there is none. */
+static int take_record(struct map *map, const char *key, uint64_t *number, bool *end,
+                       forebay_error *error)
+{
+    size_t key_bytes = strlen(key);
+
+    for (;;) {
+        uint64_t have = fb_min(64, map->end - map->next), length = 0, i = 0;
+        const char *text = (const char *)map->block;
+        int status = fb_input_read(map->archive, map->block, have, map->next, error);
+
+        *end = have == 0;
+        if (status || *end)
+            return status;
+        for (; i < have && text[i] >= '0' && text[i] <= '9'; i++)
+            length = length * 10 + (uint64_t)(text[i] - '0');
+        if (i > 8 || length <= i || length > map->end - map->next)
+            return fail(map, "is in a record whose length is wrong", error);
+        map->next += length;
+        if (i + 1 + key_bytes >= have || memcmp(text + i + 1, key, key_bytes) != 0)
+            continue;
+        *number = 0;
+        for (i += 1 + key_bytes; i + 1 < fb_min(have, length); i++) {
+            if (text[i] < '0' || text[i] > '9' || *number > UINT64_MAX / 16)
+                return fail(map, "has something else than numbers", error);
+            *number = *number * 10 + (uint64_t)(text[i] - '0');
+        }
+        return FOREBAY_OK;
+    }
+}
+
+static int next_records(struct map *map, bool *end, forebay_error *error)
+{
+    bool missing = false;
+    int status = take_record(map, "GNU.sparse.offset=", &map->offset, end, error);
+
+    if (status || *end)
+        return status;
+    status = take_record(map, "GNU.sparse.numbytes=", &map->bytes, &missing, error);
+    return status || !missing ? status : fail(map, "has an offset without a length", error);
+}
+
+/* ---- all of them ---- */
+
+static const struct {
+    int (*begin)(struct map *map, forebay_error *error);
+    int (*next)(struct map *map, bool *end, forebay_error *error); /* sets offset and bytes */
+} forms[] = {
+    [FB_TAR_HOLES_GNU] = { begin_gnu, next_gnu },
+    [FB_TAR_HOLES_PAX] = { begin_pax, next_pax },
+    [FB_TAR_HOLES_LIST] = { begin_text, next_list },
+    [FB_TAR_HOLES_RECORDS] = { begin_text, next_records },
+};
 
 /* The next stretch; behind the one before it, and inside both the file and the archive. */
 static int next_stretch(struct map *map, bool *end, forebay_error *error)
 {
     uint64_t before = map->offset + map->bytes, data = map->data + map->bytes, last;
-    int status = map->member->sparse == FB_TAR_HOLES_GNU ? next_gnu(map, end, error)
-                                                         : next_pax(map, end, error);
+    int status = forms[map->member->sparse].next(map, end, error);
 
     if (status || *end)
         return status;
@@ -174,8 +280,7 @@ int fb_tar_read_sparse(const struct fb_input *archive, const struct fb_tar_membe
     struct map map = { .archive = archive, .member = member };
     bool end = false;
     uint64_t stretches = 0;
-    int status = member->sparse == FB_TAR_HOLES_GNU ? begin_gnu(&map, error)
-                                                    : begin_pax(&map, error);
+    int status = forms[member->sparse].begin(&map, error);
 
     memset(into, 0, bytes);
     while (!status) {

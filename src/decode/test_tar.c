@@ -136,8 +136,11 @@ static void sparse_members_are_told_apart(void **state)
     archive.used += 512;
     archive_add(&archive, "x", 'x', "22 GNU.sparse.major=1\n27 GNU.sparse.name=new.npy\n", 49);
     archive_add(&archive, "GNUSparseFile.0/new.npy", '0', "abc", 3);
+    archive_add(&archive, "x", 'x', "22 GNU.sparse.size=99\n22 GNU.sparse.map=0,3\n"
+                "28 GNU.sparse.name=real.npy\n24 path=GNUSparseFile.0\n", 96);
+    archive_add(&archive, "GNUSparseFile.0/real.npy", '0', "abc", 3);
     archive_add(&archive, "plain", '0', NULL, 0);
-    assert_string_equal(listed(), "old=0~ new.npy=3~ plain=0");
+    assert_string_equal(listed(), "old=0~ new.npy=3~ real.npy=99~ plain=0");
 }
 
 static void what_is_wrong_is_said_with_its_place(void **state)

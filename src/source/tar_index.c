@@ -20,7 +20,7 @@ const char *fb_tar_fault_text(enum fb_tar_fault fault)
     static const char *const texts[] = {
         [FB_TAR_GOOD] = "nothing is wrong",
         [FB_TAR_SPECIAL] = "its header was not looked at",
-        [FB_TAR_SPARSE] = "its sparse map is malformed, or pax 0.x: pack it without --sparse",
+        [FB_TAR_SPARSE] = "its sparse map is malformed: pack it without --sparse",
         [FB_TAR_TOO_LARGE] = "it has more bytes than memory.budget",
         [FB_TAR_TWICE] = "its sample has it twice",
         [FB_TAR_MISSING] = "its sample does not have it",

@@ -84,7 +84,7 @@ static int look_up(struct fb_tar_extract *from, uint32_t block, forebay_error *e
         status = fb_fail(error, FOREBAY_BAD_DATA,
                          "the archive changed since it was indexed: no header at byte %" PRIu64,
                          (uint64_t)block * FB_TAR_BLOCK);
-    if (!status && from->member.sparse == FB_TAR_HOLES_OTHER)
+    if (!status && from->member.sparse == FB_TAR_HOLES_UNKNOWN)
         status = fb_fail(error, FOREBAY_BAD_DATA, "%s", fb_tar_fault_text(FB_TAR_SPARSE));
     return status;
 }

@@ -200,10 +200,13 @@ def test_sizes_in_base_256(tmp_path):
     assert load(path)[0]["bin"].tobytes() == b"abc"
 
 
-@pytest.mark.parametrize("form", ["gnu", "posix"])
+FORMS = ["gnu", "posix", "posix --sparse-version=0.1", "posix --sparse-version=0.0"]
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_sparse_members_are_read_with_their_holes(tmp_path, form):
     rng = np.random.default_rng(1)
-    for name, holes in ("a", 1), ("b", 40), ("c", 0), ("d", 3):
+    for name, holes in ("a", 1), ("b", 40), ("c", 0), ("d", 3), ("e" * 150, 20):
         with open(tmp_path / f"{name}.bin", "wb") as file:
             for i in range(holes):
                 file.seek(65536 * (2 * i + (name != "d")))
@@ -216,17 +219,25 @@ def test_sparse_members_are_read_with_their_holes(tmp_path, form):
     check(load(path, memory_budget="256MiB"), read_one(path))
 
 
-def test_pax_sparse_of_the_older_forms_is_an_error_that_says_so(tmp_path):
-    with open(tmp_path / "a.bin", "wb") as file:
-        file.truncate(1 << 20)
-        file.seek(1 << 19)
-        file.write(b"x")
-    path = tmp_path / "old.tar"
-    if os.system(f"cd {tmp_path} && tar --sparse --format=posix --sparse-version=0.1 -cf {path} "
-                 "a.bin") != 0:
-        pytest.skip("no GNU tar")
-    with pytest.raises(forebay.Error, match="sparse"):
+@pytest.mark.parametrize("what,text", [
+    ("GNU.sparse.map=0,5,x", "something else than numbers"),
+    ("GNU.sparse.map=0,5,4,1", "goes back"),
+    ("GNU.sparse.map=0,9", "more bytes than the archive has"),
+    ("GNU.sparse.map=0,5,99,1", "outside of the file"),
+    ("GNU.sparse.offset=3", "an offset without a length"),
+])
+def test_a_sparse_map_that_lies_breaks_its_sample_only(tmp_path, what, text):
+    path = tmp_path / "lies.tar"
+    key, value = what.split("=")
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        member(archive, "a.bin", b"good")
+        member(archive, "b.bin", b"12345", pax_headers={"GNU.sparse.size": "50", key: value})
+    with pytest.raises(forebay.Error, match=f"'b'.*{text}"):
         load(path)
+    config = {"source": {"kind": "tar", "path": str(path)}, "on_error": "skip",
+              "order": {"shuffle": False}, "memory": {"budget": "64MiB"}}
+    with forebay.Loader(config, as_="numpy") as loader:
+        assert [b["bin"].tobytes() for b in loader] == [b"good"]
 
 
 def test_a_sparse_file_that_claims_more_than_the_budget_breaks_its_sample_only(tmp_path):

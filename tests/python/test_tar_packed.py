@@ -159,7 +159,9 @@ def test_a_shard_much_larger_than_memory_is_read(tmp_path):
     assert sorted(n for cls, _ in seen for n in cls) == list(range(64))
 
 
-def test_sparse_members_and_pictures_in_packed_shards(tmp_path):
+@pytest.mark.parametrize("sparse", ["gnu", "posix", "posix --sparse-version=0.1",
+                                    "posix --sparse-version=0.0"])
+def test_sparse_members_and_pictures_in_packed_shards(tmp_path, sparse):
     image = pytest.importorskip("PIL.Image")
     rng = np.random.default_rng(0)
     for i in range(4):
@@ -171,7 +173,7 @@ def test_sparse_members_and_pictures_in_packed_shards(tmp_path):
             file.truncate(300000)
     path = tmp_path / "x.tar"
     names = " ".join(f"{i}.png {i}.bin" for i in range(4))
-    if os.system(f"cd {tmp_path} && tar --sparse -cf {path} {names}") != 0:
+    if os.system(f"cd {tmp_path} && tar --sparse --format={sparse} -cf {path} {names}") != 0:
         pytest.skip("no GNU tar")
     plain = load(path, batch_collate="pad", memory_budget="128MiB")
     pack(path, "gz")
