@@ -103,7 +103,7 @@ uint64_t fb_decode_memory(const struct fb_config *config, struct fb_budget *shar
     if (config->source_decode_memory.mode != FB_SIZE_AUTO)
         return config->source_decode_memory.value;
     fb_budget_read(shared, &budget);
-    return fb_max(8 * FB_MIB, fb_min(64 * FB_MIB, budget.limit / 32));
+    return fb_max(FB_DECODE_MEMORY_LEAST, fb_min(64 * FB_MIB, budget.limit / 32));
 }
 
 static void read_limits(struct fb_pictures *pictures, const struct fb_config *config,

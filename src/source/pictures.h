@@ -26,6 +26,8 @@ struct fb_pictures {
     uint64_t work_bytes;                /* what decoding works in, the file itself apart */
 };
 
+#define FB_DECODE_MEMORY_LEAST ((uint64_t)8 << 20) /* if it is auto, however small the budget */
+
 /* source.decode_memory: what decoding one picture, or unpacking a shard, may take. */
 uint64_t fb_decode_memory(const struct fb_config *config, struct fb_budget *shared);
 

@@ -407,6 +407,7 @@ static bool describe(struct made_source *self)
     base->unit_bytes_total = inner->unit_bytes_total;
     base->scratch_bytes = inner->scratch_bytes;
     base->library_bytes = inner->library_bytes;
+    base->open_bytes = inner->open_bytes;
     base->broken_count = inner->broken_count;
     base->sliced = base->uniform = !is_sequence(self);
     base->rows_alone = inner->rows_alone && !is_sequence(self);

@@ -253,3 +253,18 @@ int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config
     tar->base.stretch_samples = window_samples(config, bytes, mean);
     return FOREBAY_OK;
 }
+
+uint64_t fb_tar_unpacking_bytes(const struct fb_tar_source *tar, const struct fb_config *config)
+{
+    uint64_t most = 0, window = config->source_decode_memory.mode == FB_SIZE_AUTO
+                                    ? FB_DECODE_MEMORY_LEAST
+                                    : tar->index.window_max;
+
+    for (uint64_t i = 0; i < tar->files.count; i++) {
+        uint64_t packing = tar->contents[i].packing;
+
+        if (packing != FB_PACKING_NONE)
+            most = fb_max(most, fb_unpack_bytes(packing == FB_PACKING_ZSTD ? window : 0));
+    }
+    return most;
+}

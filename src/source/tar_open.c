@@ -18,6 +18,7 @@ struct opening {
     struct fb_reader *reader;
     char *work; /* FB_TAR_ROOM_BYTES or what the decoders need */
     uint64_t work_bytes;
+    uint64_t library; /* reserved so far for decoders' libraries */
 };
 
 /* ---- shards ---- */
@@ -154,6 +155,7 @@ static int make_cells(struct fb_tar_source *tar, const unsigned *columns, foreba
                     ? (struct fb_tar_cell){ FB_TAR_NOWHERE, record->fault }
                     : (struct fb_tar_cell){ record->block, record->bytes };
     }
+    tar->open_most = fb_max(tar->open_most, tar->index.records.mapped);
     fb_tape_release(&tar->index.records);
     return FOREBAY_OK;
 }
@@ -189,6 +191,18 @@ static int add_field(struct fb_tar_source *tar, unsigned extension, unsigned col
     return FOREBAY_OK;
 }
 
+/* Before a decoder looks at a member. */
+static int reserve_library(struct opening *opening, const struct fb_decoder *decoder,
+                           forebay_error *error)
+{
+    uint64_t more = decoder->library_bytes - fb_min(decoder->library_bytes, opening->library);
+    int status = fb_budget_reserve(opening->tar->budget, FB_STAGE_INDEX, more,
+                                   "looking at the first members", error);
+
+    opening->library += status ? 0 : more;
+    return status;
+}
+
 /* The arrays of the first archive that can be read are the fields. */
 static int add_arrays(struct opening *opening, unsigned extension, unsigned column,
                       forebay_error *error)
@@ -197,8 +211,12 @@ static int add_arrays(struct opening *opening, unsigned extension, unsigned colu
     struct fb_npz_member *members =
         (struct fb_npz_member *)(void *)(opening->work + FB_NPZ_WORK_BYTES);
     unsigned count = 0;
-    int status = FOREBAY_MISSING;
+    int status =
+        reserve_library(opening, fb_decoder_find(tar->index.extensions[extension].name), error);
 
+    if (status)
+        return status;
+    status = FOREBAY_MISSING;
     for (uint64_t i = 0, tries = 0; i < tar->base.sample_count && tries < TRIES; i++) {
         struct fb_tar_extract from;
         const struct fb_input *input = &from.extract.input;
@@ -315,6 +333,9 @@ static int look_at_field(struct opening *opening, unsigned number, forebay_error
         describe_field(tar, number, &decoded);
         return FOREBAY_OK;
     }
+    status = reserve_library(opening, tar->fields[number].decoder, error);
+    if (status)
+        return status;
     for (uint64_t i = 0, tries = 0; i < tar->base.sample_count && tries < TRIES; i++) {
         forebay_error *first = tries ? NULL : error;
         struct fb_tar_extract from;
@@ -418,6 +439,9 @@ static int measure(struct opening *opening, forebay_error *error)
         base->unit_bytes_max = fb_max(base->unit_bytes_max, base->fields[f].bytes_max);
         base->uniform &= base->fields[f].vary == 0;
     }
+    tar->open_most = fb_max(tar->open_most, fb_tar_unpacking_bytes(tar, opening->config));
+    base->open_bytes =
+        FB_READER_BYTES + opening->work_bytes + fb_max(tar->open_most, opening->library);
     if (!bounded)
         base->unit_bytes_max = base->unit_bytes_total = 0;
     if (tar->pictures) {
@@ -518,8 +542,8 @@ static int open_with_hands(struct opening *opening, forebay_error *error)
 {
     struct fb_budget *budget = opening->tar->budget;
     struct fb_reader_options options = { .log = opening->log };
-    uint64_t outside = FB_READER_BYTES + FB_SOUND_LIBRARY_BYTES;
-    int status = fb_budget_reserve(budget, FB_STAGE_INDEX, outside, "reading the shards", error);
+    int status =
+        fb_budget_reserve(budget, FB_STAGE_INDEX, FB_READER_BYTES, "reading the shards", error);
 
     if (status)
         return status;
@@ -533,7 +557,7 @@ static int open_with_hands(struct opening *opening, forebay_error *error)
         fb_block_free(budget, FB_STAGE_INDEX, opening->work, 1, opening->work_bytes);
         fb_reader_free(opening->reader);
     }
-    fb_budget_refund(budget, FB_STAGE_INDEX, outside);
+    fb_budget_refund(budget, FB_STAGE_INDEX, FB_READER_BYTES + opening->library);
     return status;
 }
 

@@ -156,6 +156,8 @@ int fb_tar_packed_names(struct fb_tar_source *tar, forebay_error *error)
         memcpy(extensions[i].field, extensions[i].name, FB_NAME_BYTES);
     if (!index_path(tar, path) || access(path, F_OK) != 0)
         return FOREBAY_OK;
+    tar->open_most =
+        fb_max(tar->open_most, tar->index.records.mapped + JSON_BYTES + HEAD_BYTES + 2);
     if (fb_budget_reserve(tar->budget, FB_STAGE_INDEX, JSON_BYTES, "reading the index", error))
         return fb_failed(error);
     head = fb_block_new(tar->budget, FB_STAGE_INDEX, HEAD_BYTES + 2, 1, "reading the index", error);

@@ -216,8 +216,9 @@ static int scan_members(struct fb_tar_index *index, struct headers *headers, for
 static int scan_packed(struct fb_tar_index *index, struct headers *headers,
                        struct fb_tar_content *content, forebay_error *error)
 {
-    int status = fb_unpack_new(&headers->unpack, index->window_max, index->records.budget,
-                               FB_STAGE_INDEX, error);
+    uint64_t window = content->packing == FB_PACKING_ZSTD ? index->window_max : 0;
+    int status = fb_unpack_new(&headers->unpack, window, index->records.budget, FB_STAGE_INDEX,
+                               error);
 
     if (status)
         return status;

@@ -62,6 +62,7 @@ struct fb_tar_source {
     uint32_t rate;                /* of sounds; 0: any */
     uint64_t frames_max;          /* of a sound; 0: any */
     struct fb_tar_made made;      /* what samples are made of, if the units were packed */
+    uint64_t open_most; /* what open() had at once, beside what stays and what it works in */
 };
 
 static inline const struct fb_tar_cell *fb_tar_cell_of(const struct fb_tar_source *tar,
@@ -89,6 +90,9 @@ int fb_tar_measure_specials(struct fb_tar_source *tar, struct fb_reader *reader,
 /* If a shard is packed, or if the configuration says so, all are read from front to back. */
 int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config,
                        const struct fb_log *log, forebay_error *error);
+
+/* What the pass over packed shards takes, at least: a small budget allows smaller windows. */
+uint64_t fb_tar_unpacking_bytes(const struct fb_tar_source *tar, const struct fb_config *config);
 
 /* A member that is open: `extract` is it. It points into itself. */
 struct fb_tar_extract {

@@ -106,3 +106,50 @@ def test_packed_shards_are_told_and_what_is_not_read_is_named(forebay, tmp_path,
         assert (found["samples"], found["broken_count"]) == (5, 0)
         assert found["mixed_samples"] > 0
         assert found["first"][2]["shapes"] == {"txt": [[2]]}
+
+
+def halve(path):
+    path.write_bytes(path.read_bytes()[:path.stat().st_size // 2])
+
+
+def shard(folder):
+    """The pictures of a folder as an archive; one of them is cut."""
+    with tarfile.open(folder / "a.tar", "w") as archive:
+        for number, path in enumerate(sorted(folder.rglob("*.jpg"))):
+            data = path.read_bytes()[:2000 if number == 3 else None]
+            info = tarfile.TarInfo(f"{number}.jpg")
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+
+
+# kind: what is generated, the path in it, further settings, what is done to it, the first sample's
+# field and shape, and where it is broken.
+KINDS = {
+    "windows": ("windows", "*.npy", ["source.window=64"],
+                lambda folder: halve(sorted(folder.glob("*.npy"))[3]), "window", [64, 96], ".npy"),
+    "images": ("images", "**/*.jpg", ["source.size=32"],
+               lambda folder: halve(sorted(folder.rglob("*.jpg"))[3]), "image", [32, 32, 3], ".jpg"),
+    "tar": ("images", "a.tar", ["source.size=32"], shard, "jpg", [32, 32, 3], "a.tar"),
+    "audio": ("audio", "manifest.jsonl", [], lambda folder: halve(folder / "00003.flac"), "audio",
+              None, "00003.flac"),
+    "table": ("table", "data.csv", [], lambda folder: None, "c0", [], None),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_tells_what_was_found_and_what_is_broken(result, tmp_path, kind):
+    made, path, more, harm, field, shape, broken = KINDS[kind]
+    result("generate", made, tmp_path / "data", "--files", 6, "--bytes", "100kB")
+    harm(tmp_path / "data")
+    found = inspect(result, kind, tmp_path / "data" / path, "--check", "--set",
+                    "memory.budget=256MiB", *(part for one in more for part in ("--set", one)))
+    assert found["kind"] == kind and found["samples"] >= 6
+    assert field in [one["name"] for one in found["fields"]]
+    first = found["first"][0]["shapes"][field][0]
+    assert first == shape if shape is not None else len(first) == 1 and first[0] > 0
+    if not broken:
+        assert found["broken_count"] == 0
+        return
+    assert found["broken_count"] >= 1
+    one = found["broken"][0]
+    assert one["reason"] and broken in one["place"] + one["reason"]

@@ -118,6 +118,9 @@ SHAPES = {
 SHARDS = dict(source__kind="tar", source__size=224, source__crop="random", batch__size=16)
 SHAPES |= {form: (["images", 120, "110kB"], dict(SHARDS, source__path="{}/*." + form))
            for form in ("tar", "tar.gz", "tar.zst")}
+# Windows again, from the units that `forebay pack` wrote of them.
+SHAPES["packed-windows"] = (["windows", 20, "2400128"], dict(
+    source__kind="tar", source__path="{}/out-*.tar", batch__size=64))
 
 
 def shard(folder, form):
@@ -145,13 +148,18 @@ class Set:
                        check=True, stdin=subprocess.DEVNULL, capture_output=True)
         if shape.startswith("tar"):
             shard(folder, shape)
+        if shape == "packed-windows":
+            config = folder / "windows.yaml"
+            config.write_text("source: {kind: windows, path: '*.npy', window: 64, stride: 20}")
+            subprocess.run([program, "pack", config, folder / "out"], check=True,
+                           stdin=subprocess.DEVNULL, capture_output=True)
         self.folder, self.shape = folder, shape
         self.values = values
         found = subprocess.run([program, "inspect", "--json", *self.settings()], check=True,
                                stdin=subprocess.DEVNULL, capture_output=True, text=True)
         self.samples = json.loads(found.stdout)["samples"]
         assert self.samples == {"lidar15": files - 7, "windows": files * 310,
-                                "table": self.samples}.get(shape, files)
+                                "packed-windows": files * 310, "table": self.samples}.get(shape, files)
 
     def settings(self, folder=None, **more):
         values = {key: str(value).format(folder or self.folder)
