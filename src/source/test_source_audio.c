@@ -3,75 +3,40 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/size.h"
 #include "decode/test_sound_files.h"
 #include "source/source_kinds.h"
+#include "source/test_source.h"
 
-static struct fb_budget *budget;
 static struct fb_config config;
-static struct fb_source *source;
-static struct fb_reader *reader;
-static char folder[64], path[128], *paths[] = { path };
-static forebay_error error;
+static char path[128], *paths[] = { path };
 
 static int begin(void **state)
 {
-    struct fb_reader_options options = { .direct = false };
-
     (void)state;
-    memset(&config, 0, sizeof(config));
-    strcpy(folder, "/tmp/forebay-audio-XXXXXX");
-    if (!mkdtemp(folder))
+    if (stand_begin("audio", 64 * FB_MIB))
         return -1;
+    memset(&config, 0, sizeof(config));
     snprintf(path, sizeof(path), "%s/m.jsonl", folder);
     config.source_kind = FB_KIND_AUDIO;
     config.source_path = (struct fb_texts){ 1, paths };
     config.source_rate.is_auto = true;
-    source = NULL;
-    return fb_budget_new(&budget, 64 * FB_MIB, &error) || fb_reader_new(&reader, &options, &error);
-}
-
-static int end(void **state)
-{
-    struct fb_budget_report report;
-    char command[128];
-
-    (void)state;
-    fb_source_close(source);
-    fb_reader_free(reader);
-    fb_budget_read(budget, &report);
-    fb_budget_free(budget);
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    return system(command) != 0 || report.used != 0;
-}
-
-static void put(const char *name, const void *bytes, size_t count)
-{
-    char whole[256];
-    FILE *file;
-
-    snprintf(whole, sizeof(whole), "%s/%s", folder, name);
-    file = fopen(whole, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, count, file), count);
-    fclose(file);
+    return 0;
 }
 
 static void put_sound(const char *name, int format, int rate, int frames)
 {
     struct memory_file file = make_sound(format, 1, rate, frames);
 
-    put(name, file.data, (size_t)file.used);
+    write_bytes(name, file.data, (size_t)file.used);
     free(file.data);
 }
 
 static int open_manifest(const char *text)
 {
-    put("m.jsonl", text, strlen(text));
+    write_bytes("m.jsonl", text, strlen(text));
     return fb_source_open(&source, &config, budget, NULL, &error);
 }
 
@@ -178,36 +143,21 @@ static void filters_that_leave_nothing_are_an_error(void **state)
 
 static void a_small_budget_is_an_error_that_gives_all_back(void **state)
 {
-    struct fb_budget_report report;
-    struct fb_budget *small;
-
     (void)state;
     put_sound("a.wav", SF_FORMAT_WAV | SF_FORMAT_PCM_16, 16000, 8000);
-    put("m.jsonl", "{\"audio_filepath\": \"a.wav\"}\n", 28);
-    for (uint64_t bytes = 4096; bytes < 16 * FB_MIB; bytes += bytes / 3) {
-        struct fb_source *opened = NULL;
-
-        assert_int_equal(fb_budget_new(&small, bytes, &error), 0);
-        if (fb_source_open(&opened, &config, small, NULL, &error))
-            assert_int_equal(error.status, FOREBAY_OVER_BUDGET);
-        else
-            fb_source_close(opened);
-        fb_budget_read(small, &report);
-        assert_int_equal(report.used, 0);
-        assert_true(report.peak <= bytes);
-        fb_budget_free(small);
-    }
+    write_bytes("m.jsonl", "{\"audio_filepath\": \"a.wav\"}\n", 28);
+    open_on_small_budgets(&config, 16 * FB_MIB);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(sound_and_text_are_units_of_their_own, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_that_changes_its_length_is_an_error, begin, end),
+        cmocka_unit_test_setup_teardown(sound_and_text_are_units_of_their_own, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_file_that_changes_its_length_is_an_error, begin, stand_end),
         cmocka_unit_test_setup_teardown(
-            relative_paths_start_at_the_manifest_and_go_nowhere_by_themselves, begin, end),
-        cmocka_unit_test_setup_teardown(filters_that_leave_nothing_are_an_error, begin, end),
-        cmocka_unit_test_setup_teardown(a_small_budget_is_an_error_that_gives_all_back, begin, end),
+            relative_paths_start_at_the_manifest_and_go_nowhere_by_themselves, begin, stand_end),
+        cmocka_unit_test_setup_teardown(filters_that_leave_nothing_are_an_error, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_small_budget_is_an_error_that_gives_all_back, begin, stand_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,20 +1,6 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "source/test_source.h"
 
-#include <cmocka.h>
-
-#include "source/source.h"
-
-static struct fb_budget *budget;
-static struct fb_reader *reader;
-static struct fb_source *source;
-static forebay_error error;
-static char folder[64], pattern[128], *patterns[] = { pattern };
+static char pattern[128], *patterns[] = { pattern };
 
 /* `rows` rows of 4 numbers, number k of the file being first + k; and some bytes too many. */
 static void make_scan(const char *path, uint32_t first, uint32_t rows, size_t more)
@@ -52,27 +38,8 @@ static struct fb_config a_config(const char *glob)
 
 static int begin(void **state)
 {
-    struct fb_reader_options options = { .direct = false };
-
     (void)state;
-    strcpy(folder, "/tmp/forebay-bin-XXXXXX");
-    source = NULL;
-    return !mkdtemp(folder) || fb_budget_new(&budget, 8 << 20, &error) ||
-           fb_reader_new(&reader, &options, &error);
-}
-
-static int end(void **state)
-{
-    struct fb_budget_report report;
-    char command[128];
-
-    (void)state;
-    fb_source_close(source);
-    fb_reader_free(reader);
-    fb_budget_read(budget, &report);
-    fb_budget_free(budget);
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    return system(command) != 0 || report.used != 0;
+    return stand_begin("bin", 8 * FB_MIB);
 }
 
 static int load(uint64_t unit, uint64_t first, uint64_t rows, float *to)
@@ -232,13 +199,13 @@ static void bad_settings_are_named(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(rows_are_read_whole_and_in_part, begin, end),
-        cmocka_unit_test_setup_teardown(sequences_stay_in_their_folder, begin, end),
-        cmocka_unit_test_setup_teardown(too_short_folders_are_an_error_in_words, begin, end),
-        cmocka_unit_test_setup_teardown(broken_files_say_what_is_wrong, begin, end),
-        cmocka_unit_test_setup_teardown(no_rows_are_good_where_lengths_differ, begin, end),
-        cmocka_unit_test_setup_teardown(a_file_that_changed_is_noticed, begin, end),
-        cmocka_unit_test_setup_teardown(bad_settings_are_named, begin, end),
+        cmocka_unit_test_setup_teardown(rows_are_read_whole_and_in_part, begin, stand_end),
+        cmocka_unit_test_setup_teardown(sequences_stay_in_their_folder, begin, stand_end),
+        cmocka_unit_test_setup_teardown(too_short_folders_are_an_error_in_words, begin, stand_end),
+        cmocka_unit_test_setup_teardown(broken_files_say_what_is_wrong, begin, stand_end),
+        cmocka_unit_test_setup_teardown(no_rows_are_good_where_lengths_differ, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_file_that_changed_is_noticed, begin, stand_end),
+        cmocka_unit_test_setup_teardown(bad_settings_are_named, begin, stand_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

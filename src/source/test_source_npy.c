@@ -1,21 +1,8 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "source/test_source.h"
+
 #include <zlib.h>
 
-#include <cmocka.h>
-
-#include "source/source.h"
-
-static struct fb_budget *budget;
-static struct fb_reader *reader;
-static struct fb_source *source;
-static forebay_error error;
-static char folder[64], pattern[3][128], *patterns[] = { pattern[0], pattern[1], pattern[2] };
+static char pattern[3][128], *patterns[] = { pattern[0], pattern[1], pattern[2] };
 static char *names[3];
 
 static void make_folder(char *path)
@@ -63,27 +50,8 @@ static void make_array(const char *path, int32_t first, uint32_t rows)
 
 static int begin(void **state)
 {
-    struct fb_reader_options options = { .direct = false };
-
     (void)state;
-    strcpy(folder, "/tmp/forebay-npy-XXXXXX");
-    source = NULL;
-    return !mkdtemp(folder) || fb_budget_new(&budget, 8 << 20, &error) ||
-           fb_reader_new(&reader, &options, &error);
-}
-
-static int end(void **state)
-{
-    struct fb_budget_report report;
-    char command[128];
-
-    (void)state;
-    fb_source_close(source);
-    fb_reader_free(reader);
-    fb_budget_read(budget, &report);
-    fb_budget_free(budget);
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    return system(command) != 0 || report.used != 0;
+    return stand_begin("npy", 8 * FB_MIB);
 }
 
 static int open_path(const char *glob, int collate)
@@ -571,22 +539,22 @@ static void every_reservation_may_fail_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(arrays_of_one_shape_are_uniform, begin, end),
-        cmocka_unit_test_setup_teardown(the_first_dimension_may_differ, begin, end),
+        cmocka_unit_test_setup_teardown(arrays_of_one_shape_are_uniform, begin, stand_end),
+        cmocka_unit_test_setup_teardown(the_first_dimension_may_differ, begin, stand_end),
         cmocka_unit_test_setup_teardown(every_order_and_endianness_gives_the_same_values, begin,
-                                        end),
+                                        stand_end),
         cmocka_unit_test_setup_teardown(a_large_fortran_array_goes_through_little_scratch, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(scalars_and_empty_arrays_are_arrays_too, begin, end),
-        cmocka_unit_test_setup_teardown(fields_are_joined_by_stem, begin, end),
-        cmocka_unit_test_setup_teardown(fields_are_joined_by_what_the_star_stood_for, begin, end),
-        cmocka_unit_test_setup_teardown(fields_that_do_not_join_say_why, begin, end),
-        cmocka_unit_test_setup_teardown(broken_arrays_say_what_is_wrong, begin, end),
-        cmocka_unit_test_setup_teardown(a_wrong_assumption_is_noticed_at_load, begin, end),
-        cmocka_unit_test_setup_teardown(nothing_readable_is_an_error_at_open, begin, end),
-        cmocka_unit_test_setup_teardown(members_of_an_npz_are_fields, begin, end),
-        cmocka_unit_test_setup_teardown(a_damaged_member_is_noticed, begin, end),
-        cmocka_unit_test_setup_teardown(every_reservation_may_fail_once, begin, end),
+                                        stand_end),
+        cmocka_unit_test_setup_teardown(scalars_and_empty_arrays_are_arrays_too, begin, stand_end),
+        cmocka_unit_test_setup_teardown(fields_are_joined_by_stem, begin, stand_end),
+        cmocka_unit_test_setup_teardown(fields_are_joined_by_what_the_star_stood_for, begin, stand_end),
+        cmocka_unit_test_setup_teardown(fields_that_do_not_join_say_why, begin, stand_end),
+        cmocka_unit_test_setup_teardown(broken_arrays_say_what_is_wrong, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_wrong_assumption_is_noticed_at_load, begin, stand_end),
+        cmocka_unit_test_setup_teardown(nothing_readable_is_an_error_at_open, begin, stand_end),
+        cmocka_unit_test_setup_teardown(members_of_an_npz_are_fields, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_damaged_member_is_noticed, begin, stand_end),
+        cmocka_unit_test_setup_teardown(every_reservation_may_fail_once, begin, stand_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

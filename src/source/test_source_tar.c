@@ -3,34 +3,25 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
-#include "base/size.h"
 #include "decode/test_tar_files.h"
 #include "memory/block.h"
 #include "source/source_kinds.h"
 #include "source/tar_source.h"
+#include "source/test_source.h"
 
 static struct archive archive;
-static struct fb_budget *budget;
 static struct fb_config config;
-static struct fb_source *source;
-static struct fb_reader *reader;
-static char folder[64], path[128], *paths[] = { path };
-static forebay_error error;
+static char path[128], *paths[] = { path };
 
 static int begin(void **state)
 {
-    struct fb_reader_options options = { .direct = false };
-
     (void)state;
-    memset(&config, 0, sizeof(config));
-    strcpy(folder, "/tmp/forebay-tar-XXXXXX");
-    if (!mkdtemp(folder))
+    if (stand_begin("tar", 64 * FB_MIB))
         return -1;
+    memset(&config, 0, sizeof(config));
     setenv("XDG_CACHE_HOME", folder, 1);
     snprintf(path, sizeof(path), "%s/a.tar", folder);
     config.source_kind = FB_KIND_TAR;
@@ -38,31 +29,12 @@ static int begin(void **state)
     config.source_rate.is_auto = true;
     config.source_max_pixels.value = 1000000;
     archive.used = 0;
-    source = NULL;
-    return fb_budget_new(&budget, 64 * FB_MIB, &error) || fb_reader_new(&reader, &options, &error);
-}
-
-static int end(void **state)
-{
-    struct fb_budget_report report;
-    char command[128];
-
-    (void)state;
-    fb_source_close(source);
-    fb_reader_free(reader);
-    fb_budget_read(budget, &report);
-    fb_budget_free(budget);
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    return system(command) != 0 || report.used != 0;
+    return 0;
 }
 
 static void write_archive(void)
 {
-    FILE *file = fopen(path, "wb");
-
-    assert_non_null(file);
-    assert_int_equal(fwrite(archive.bytes, 1, archive.used, file), archive.used);
-    fclose(file);
+    write_bytes("a.tar", archive.bytes, archive.used);
 }
 
 static int open_it(void)
@@ -302,42 +274,27 @@ static void too_many_extensions_are_an_error_that_explains_dots(void **state)
 
 static void a_small_budget_is_an_error_that_gives_all_back(void **state)
 {
-    struct fb_budget_report report;
-    struct fb_budget *small;
-
     (void)state;
     archive_add(&archive, "a.txt", '0', "one", 3);
     archive_end(&archive);
     write_archive();
-    for (uint64_t bytes = 4096; bytes < 8 * FB_MIB; bytes += bytes / 3) {
-        struct fb_source *opened = NULL;
-
-        assert_int_equal(fb_budget_new(&small, bytes, &error), 0);
-        if (fb_source_open(&opened, &config, small, NULL, &error))
-            assert_int_equal(error.status, FOREBAY_OVER_BUDGET);
-        else
-            fb_source_close(opened);
-        fb_budget_read(small, &report);
-        assert_int_equal(report.used, 0);
-        assert_true(report.peak <= bytes);
-        fb_budget_free(small);
-    }
+    open_on_small_budgets(&config, 8 * FB_MIB);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(samples_are_members_of_one_key, begin, end),
+        cmocka_unit_test_setup_teardown(samples_are_members_of_one_key, begin, stand_end),
         cmocka_unit_test_setup_teardown(what_cannot_be_read_says_why_with_key_and_extension, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(rare_extensions_are_fields_only_if_named, begin, end),
-        cmocka_unit_test_setup_teardown(a_class_is_any_number_of_64_bits, begin, end),
-        cmocka_unit_test_setup_teardown(the_index_is_remembered_and_checked, begin, end),
-        cmocka_unit_test_setup_teardown(a_shard_that_shrinks_while_open_is_an_error, begin, end),
-        cmocka_unit_test_setup_teardown(a_member_of_4_gib_or_more_is_read_at_its_end, begin, end),
+                                        stand_end),
+        cmocka_unit_test_setup_teardown(rare_extensions_are_fields_only_if_named, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_class_is_any_number_of_64_bits, begin, stand_end),
+        cmocka_unit_test_setup_teardown(the_index_is_remembered_and_checked, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_shard_that_shrinks_while_open_is_an_error, begin, stand_end),
+        cmocka_unit_test_setup_teardown(a_member_of_4_gib_or_more_is_read_at_its_end, begin, stand_end),
         cmocka_unit_test_setup_teardown(too_many_extensions_are_an_error_that_explains_dots, begin,
-                                        end),
-        cmocka_unit_test_setup_teardown(a_small_budget_is_an_error_that_gives_all_back, begin, end),
+                                        stand_end),
+        cmocka_unit_test_setup_teardown(a_small_budget_is_an_error_that_gives_all_back, begin, stand_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,44 +1,17 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include "source/test_source.h"
 
-#include <cmocka.h>
-
-#include "source/source.h"
-
-static struct fb_budget *budget;
-static forebay_error error;
-static char folder[64];
 static struct fb_config config;
-static struct fb_source *source;
-static struct fb_reader *reader;
 
 static int begin(void **state)
 {
     (void)state;
-    snprintf(folder, sizeof(folder), "/tmp/forebay-windows-XXXXXX");
-    return !mkdtemp(folder) || fb_budget_new(&budget, 64 << 20, &error) ||
-           fb_reader_new(&reader, NULL, &error);
+    return stand_begin("windows", 64 * FB_MIB);
 }
 
 static int end(void **state)
 {
-    struct fb_budget_report report;
-    char command[128];
-
-    (void)state;
-    fb_source_close(source);
-    source = NULL;
     fb_config_release(&config);
-    fb_reader_free(reader);
-    fb_budget_read(budget, &report);
-    fb_budget_free(budget);
-    snprintf(command, sizeof(command), "rm -r %s", folder);
-    return system(command) != 0 || report.used != 0; /* whatever is not given back is a leak */
+    return stand_end(state);
 }
 
 static void write_file(const char *name, const void *header, size_t header_bytes, const void *data,
