@@ -176,6 +176,7 @@ static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uin
     struct fb_segment *segment = &cache->segment;
     struct fb_entry *entry = &segment->entries[unit];
     uint64_t slot, head, has;
+    int policy;
 
     if (!fb_pin_set(segment, &cache->member, unit, slot_hint(pin), &slot))
         return false;
@@ -185,8 +186,11 @@ static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uin
         fb_pin_clear(segment, &cache->member, slot);
         return false;
     }
-    if (atomic_load_explicit(&cache->policy, memory_order_relaxed) != FB_POLICY_FILL)
+    policy = atomic_load_explicit(&cache->policy, memory_order_relaxed);
+    if (policy != FB_POLICY_FILL)
         atomic_store_explicit(&entry->when, stamp(cache, next_use), memory_order_relaxed);
+    if (policy == FB_POLICY_NEXT_USE)
+        fb_unit_put_off(cache, head, next_use);
     *pin = (struct fb_cache_pin){ .unit = unit, .bytes = has, .entry = slot, .page = head };
     return true;
 }
