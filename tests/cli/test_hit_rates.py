@@ -10,7 +10,7 @@ import pytest
 
 ALL = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 SHARES = ALL if os.environ.get("FOREBAY_SOAK") else (0.1, 0.5, 0.9)
-UNIT = 1600  # bytes of a scan
+UNIT = 4160  # bytes of a scan
 WITHIN = 0.006  # of the theory: 0.01 is promised
 
 # Hit rates by share of the data, from the simulation the project began with.
