@@ -14,7 +14,8 @@
 #define FB_SOURCE_BLOCKS_H
 #include "source/source.h"
 
-#define FB_TINY_BYTES ((uint64_t)4096)     /* units of this mean size are kept alone */
+#define FB_TINY_BYTES ((uint64_t)4096)     /* units of this mean size are kept alone if all are */
+#define FB_SMALL_BYTES ((uint64_t)8192)    /* equal, else those of this: 5 % are lost of a chain */
 #define FB_BLOCK_BYTES ((uint64_t)65536)   /* about so many make a block; the most a tiny one has */
 #define FB_BLOCK_UNITS 128u                /* at most, for their sizes are added up at each use */
 

@@ -39,7 +39,9 @@ static struct fb_source source_of(struct fb_field fields[2])
 static void only_tiny_units_are_kept_together(void **state)
 {
     (void)state;
-    assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, 8000), 1);
+    assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, FB_TINY_BYTES), 1);
+    assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, 8000), 16);
+    assert_int_equal(fb_blocks_together(1000, 1000 * FB_SMALL_BYTES, 9000), 1);
     assert_int_equal(fb_blocks_together(1000, 1000 * 1024, 8000), 64);
     assert_int_equal(fb_blocks_together(1000, 1000 * 1024, FB_BLOCK_BYTES + 1), 1);
     assert_int_equal(fb_blocks_together(1000, 8000, 8), FB_BLOCK_UNITS);
