@@ -7,7 +7,7 @@ uint32_t fb_blocks_together(uint64_t count, uint64_t total, uint64_t most)
     uint64_t mean = total / fb_max(1, count);
     uint64_t least = mean == most ? FB_TINY_BYTES : FB_SMALL_BYTES;
 
-    if (count < 2 || mean >= least || most > FB_BLOCK_BYTES)
+    if (count < 2 || mean >= least || most > FB_BLOCK_UNIT_MAX)
         return 1;
     return (uint32_t)fb_min(FB_BLOCK_BYTES / fb_max(1, mean), FB_BLOCK_UNITS);
 }

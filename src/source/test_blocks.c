@@ -40,10 +40,10 @@ static void only_tiny_units_are_kept_together(void **state)
 {
     (void)state;
     assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, FB_TINY_BYTES), 1);
-    assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, 8000), 16);
+    assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, 8000), 8);
     assert_int_equal(fb_blocks_together(1000, 1000 * FB_SMALL_BYTES, 9000), 1);
-    assert_int_equal(fb_blocks_together(1000, 1000 * 1024, 8000), 64);
-    assert_int_equal(fb_blocks_together(1000, 1000 * 1024, FB_BLOCK_BYTES + 1), 1);
+    assert_int_equal(fb_blocks_together(1000, 1000 * 1024, 8000), 32);
+    assert_int_equal(fb_blocks_together(1000, 1000 * 1024, FB_BLOCK_UNIT_MAX + 1), 1);
     assert_int_equal(fb_blocks_together(1000, 8000, 8), FB_BLOCK_UNITS);
     assert_int_equal(fb_blocks_together(1000, 0, 0), FB_BLOCK_UNITS);
     assert_int_equal(fb_blocks_together(1, 10, 10), 1);
