@@ -176,6 +176,7 @@ static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uin
     struct fb_segment *segment = &cache->segment;
     struct fb_entry *entry = &segment->entries[unit];
     uint64_t slot, head, has;
+    int policy;
 
     if (!fb_pin_set(segment, &cache->member, unit, slot_hint(pin), &slot))
         return false;
@@ -185,18 +186,20 @@ static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uin
         fb_pin_clear(segment, &cache->member, slot);
         return false;
     }
-    if (atomic_load_explicit(&cache->policy, memory_order_relaxed) != FB_POLICY_FILL)
+    policy = atomic_load_explicit(&cache->policy, memory_order_relaxed);
+    if (policy != FB_POLICY_FILL)
         atomic_store_explicit(&entry->when, stamp(cache, next_use), memory_order_relaxed);
+    if (policy == FB_POLICY_NEXT_USE)
+        fb_unit_put_off(cache, head, next_use);
     *pin = (struct fb_cache_pin){ .unit = unit, .bytes = has, .entry = slot, .page = head };
     return true;
 }
 
 /* Be the one reader, if the policy admits the unit. *lost: somebody else is it. */
-static bool become_reader(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uint64_t when,
+static bool become_reader(struct fb_cache *cache, const struct fb_candidate *newcomer,
                           struct fb_cache_pin *pin, bool *lost)
 {
     struct fb_segment *segment = &cache->segment;
-    struct fb_candidate newcomer = { .unit = unit, .when = when, .bytes = bytes };
     uint64_t slot;
     uint32_t head;
     bool fresh;
@@ -204,15 +207,16 @@ static bool become_reader(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
     *lost = false;
     if (!fb_policy_admits(atomic_load(&cache->policy), atomic_load(&cache->last_epoch),
                           atomic_load(&cache->several_jobs)) ||
-        !fb_pin_set(segment, &cache->member, unit, slot_hint(pin), &slot))
+        !fb_pin_set(segment, &cache->member, newcomer->unit, slot_hint(pin), &slot))
         return false;
-    if (!fb_unit_claim(cache, &newcomer, lost, &head, &fresh)) {
+    if (!fb_unit_claim(cache, newcomer, lost, &head, &fresh)) {
         fb_pin_clear(segment, &cache->member, slot);
         return false;
     }
-    *pin = (struct fb_cache_pin){
-        .unit = unit, .bytes = bytes, .entry = slot | (fresh ? FRESH : 0), .page = head
-    };
+    *pin = (struct fb_cache_pin){ .unit = newcomer->unit,
+                                  .bytes = newcomer->bytes,
+                                  .entry = slot | (fresh ? FRESH : 0),
+                                  .page = head };
     return true;
 }
 
@@ -244,9 +248,11 @@ static void pause_for(int turn)
         nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
 }
 
-enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
-                                   uint64_t next_use, bool wait, struct fb_cache_pin *pin)
+enum fb_cache_answer fb_cache_find_block(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                         uint64_t loads, uint64_t next_use, bool wait,
+                                         struct fb_cache_pin *pin)
 {
+    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes, .loads = loads };
     uint64_t deadline = 0;
     bool lost;
 
@@ -266,7 +272,8 @@ enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64
                 return miss(cache); /* no free pin, or it is not what was asked for */
             break;
         case FB_FREE:
-            if (become_reader(cache, unit, bytes, stamp(cache, next_use), pin, &lost)) {
+            newcomer.when = stamp(cache, next_use);
+            if (become_reader(cache, &newcomer, pin, &lost)) {
                 count(cache, FB_COUNT_MISSES);
                 return FB_CACHE_FILL;
             }
@@ -287,6 +294,12 @@ enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64
         }
     }
     return miss(cache);
+}
+
+enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                   uint64_t next_use, bool wait, struct fb_cache_pin *pin)
+{
+    return fb_cache_find_block(cache, unit, bytes, 1, next_use, wait, pin);
 }
 
 enum fb_cache_answer fb_cache_look(struct fb_cache *cache, uint64_t unit, uint64_t *use,
@@ -315,13 +328,14 @@ enum fb_cache_answer fb_cache_offer(struct fb_cache *cache, uint64_t unit, uint6
 {
     uint64_t now = fb_now_ns(), began = now - fb_min(now, load_ns);
     bool fill = atomic_load(&cache->policy) == FB_POLICY_FILL, lost;
+    /* fill learns from this moment what loading costs; lru wants to know the last use. */
+    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes, .when = fill ? began : now };
 
     if (!atomic_load_explicit(cache->alive, memory_order_relaxed) || !bytes ||
         unit >= cache->segment.geometry.entries ||
         fb_entry_state(&cache->segment, unit) != FB_FREE)
         return FB_CACHE_MISS;
-    /* fill learns from this moment what loading costs; lru wants to know the last use. */
-    if (become_reader(cache, unit, bytes, fill ? began : now, pin, &lost))
+    if (become_reader(cache, &newcomer, pin, &lost))
         return FB_CACHE_FILL;
     if (!lost)
         count(cache, FB_COUNT_BYPASSES);
@@ -420,13 +434,15 @@ int fb_cache_write(struct fb_cache *cache, const struct fb_cache_pin *pin, uint6
 
 static void learn_cost(struct fb_cache *cache, const struct fb_cache_pin *pin)
 {
-    uint64_t began = atomic_load(&cache->segment.entries[pin->unit].when), now = fb_now_ns();
+    const struct fb_entry *entry = &cache->segment.entries[pin->unit];
+    uint64_t began = atomic_load(&entry->when), now = fb_now_ns();
+    uint64_t loads = fb_max(1, atomic_load(&entry->loads));
 
     if (!cache->segment.geometry.chained || atomic_load(&cache->policy) != FB_POLICY_FILL ||
         began > now)
         return;
     pthread_mutex_lock(&cache->lock);
-    fb_cost_add(&cache->cost, pin->bytes, now - began);
+    fb_cost_add(&cache->cost, pin->bytes / loads, (now - began) / loads);
     pthread_mutex_unlock(&cache->lock);
 }
 

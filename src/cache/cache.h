@@ -77,6 +77,10 @@ struct fb_cache_pin {
  * a worker that holds no unfilled claim of its own. */
 enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
                                    uint64_t next_use, bool wait, struct fb_cache_pin *pin);
+/* The same for a block of `loads` units that are read one by one: it saves so many loads. */
+enum fb_cache_answer fb_cache_find_block(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                         uint64_t loads, uint64_t next_use, bool wait,
+                                         struct fb_cache_pin *pin);
 /* For whoever knows a unit's size only after reading it: HIT with pin->bytes set, or MISS; never
  * waits for another's fill. *use: the number of this use among those of all members, from 1. */
 enum fb_cache_answer fb_cache_look(struct fb_cache *cache, uint64_t unit, uint64_t *use,

@@ -32,6 +32,12 @@ double fb_cost_density(const struct fb_cost *cost, uint64_t bytes)
     return each / (double)bytes + slope;
 }
 
+/* A block saves as many loads as it has pieces, each of the size that they have. */
+static double density(const struct fb_cost *cost, const struct fb_candidate *one)
+{
+    return fb_cost_density(cost, one->loads ? one->bytes / one->loads : one->bytes);
+}
+
 bool fb_policy_worse(int policy, const struct fb_candidate *a, const struct fb_candidate *b,
                      const struct fb_cost *cost)
 {
@@ -39,7 +45,7 @@ bool fb_policy_worse(int policy, const struct fb_candidate *a, const struct fb_c
         return a->when < b->when;
     if (policy == FB_POLICY_NEXT_USE)
         return a->when > b->when;
-    return fb_cost_density(cost, a->bytes) < fb_cost_density(cost, b->bytes);
+    return density(cost, a) < density(cost, b);
 }
 
 bool fb_policy_replaces(int policy, const struct fb_candidate *newcomer,
@@ -49,8 +55,7 @@ bool fb_policy_replaces(int policy, const struct fb_candidate *newcomer,
         return true;
     if (policy == FB_POLICY_NEXT_USE)
         return newcomer->when < victim->when;
-    return fb_cost_density(cost, newcomer->bytes) >
-           WORTH_A_SWAP * fb_cost_density(cost, victim->bytes);
+    return density(cost, newcomer) > WORTH_A_SWAP * density(cost, victim);
 }
 
 int fb_policy_effective(int policy, int segment_policy, bool several_jobs)

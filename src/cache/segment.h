@@ -88,7 +88,7 @@ struct fb_entry {
     _Atomic uint64_t when; /* lru: last use; next-use: next use */
     _Atomic uint64_t bytes;
     _Atomic uint32_t head; /* its first page */
-    uint32_t spare;
+    _Atomic uint32_t loads; /* pieces it was read in, 1 for most */
 };
 
 /* This process's view. */

@@ -239,75 +239,6 @@ static void a_limit_too_small_for_one_unit_is_an_error_in_words(void **state)
     fb_budget_free(budget);
 }
 
-static void the_index_takes_at_most_48_bytes_a_unit(void **state)
-{
-    (void)state;
-    for (uint64_t units = 1000; units < 100000000; units *= 10)
-        assert_true(fb_cache_index_bytes(units) - fb_cache_index_bytes(1) <= 48 * units);
-    assert_int_equal(fb_cache_holds(0, 1000, 4096), 0);
-    assert_int_equal(fb_cache_holds(FB_GIB, 1000, 4096), 1000);
-}
-
-/* Sizes from 1/13 to 25/13 of the mean; what they take beside their bytes. */
-static double waste_of(uint64_t mean)
-{
-    struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_options options =
-        options_of(budget, FB_POLICY_FILL, 200, 0, 400 * mean + 16 * FB_MIB);
-    struct fb_cache *cache;
-    struct fb_cache_pin pin;
-    uint64_t bytes = 0, taken;
-
-    options.unit_bytes_median = mean;
-    options.unit_bytes_max = 2 * mean;
-    cache = open_of(&options);
-    for (uint64_t unit = 0; unit < 200; unit++) {
-        uint64_t size = mean / 13 + unit * mean * 24 / 13 / 199;
-
-        assert_int_equal(fb_cache_find(cache, unit, size, 0, false, &pin), FB_CACHE_FILL);
-        fb_cache_publish(cache, &pin);
-        fb_cache_done(cache, &pin);
-        bytes += size;
-    }
-    taken = fb_pages_used(&cache->segment) * cache->segment.layout.page_cost;
-    fb_cache_close(cache);
-    fb_budget_free(budget);
-    return (double)taken / (double)bytes - 1;
-}
-
-static void units_of_every_size_waste_little(void **state)
-{
-    (void)state;
-    for (uint64_t mean = 8192; mean <= 2 * FB_MIB; mean = mean * 5 / 4)
-        if (waste_of(mean) > 0.05)
-            fail_msg("units of about %llu bytes waste %.1f %%", (unsigned long long)mean,
-                     100 * waste_of(mean));
-    assert_true(waste_of(4096) < 0.09); /* below that only sources that block them together */
-}
-
-static void unequal_units_waste_little(void **state)
-{
-    struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_options options = options_of(budget, FB_POLICY_FILL, 400, 0, 64 * FB_MIB);
-    struct fb_cache *cache;
-    uint64_t bytes = 0, index;
-
-    (void)state;
-    options.unit_bytes_median = 130000;
-    options.unit_bytes_max = 260000;
-    cache = open_of(&options);
-    for (uint64_t unit = 0; unit < 200; unit++) {
-        assert_int_equal(use(cache, unit, 10000 + unit * 1200, 0), FB_CACHE_FILL);
-        bytes += 10000 + unit * 1200;
-    }
-    index = cache->segment.layout.fixed_bytes;
-    assert_true(fb_pages_used(&cache->segment) * cache->segment.layout.page_cost <=
-                bytes + bytes / 20);
-    assert_true(index < 64 * 1024);
-    fb_cache_close(cache);
-    fb_budget_free(budget);
-}
-
 /* ---- threads ---- */
 
 struct crowd {
@@ -356,6 +287,18 @@ static void *use_many(void *data)
     return NULL;
 }
 
+/* At once, but for what a thread that was stopped in the middle of giving back has in hand. */
+static void expect_ledger_within(struct crowd *crowd, struct fb_budget *budget, uint64_t most)
+{
+    uint64_t deadline = fb_now_ns() + 1000000000u;
+
+    while (in_ledger(budget) > most && fb_now_ns() < deadline)
+        fb_limit_settle(crowd->cache);
+    if (in_ledger(budget) > most)
+        fail_msg("%llu bytes in the ledger, %llu are allowed", (unsigned long long)in_ledger(budget),
+                 (unsigned long long)most);
+}
+
 static void crowd_run(int policy, bool uneven, unsigned resizes)
 {
     struct fb_budget *budget = budget_of(MUCH);
@@ -375,7 +318,7 @@ static void crowd_run(int policy, bool uneven, unsigned resizes)
         uint64_t limit = FB_MIB / 8 + (uint64_t)i * 104729 % (2 * FB_MIB);
 
         fb_cache_set_limit(crowd.cache, limit);
-        assert_true(in_ledger(budget) <= limit + 8 * 21000 + 65536);
+        expect_ledger_within(&crowd, budget, limit + 8 * 21000 + 65536);
     }
     atomic_store(&crowd.stop, resizes > 0);
     for (size_t i = 0; i < 4; i++)
@@ -574,9 +517,6 @@ int main(void)
         cmocka_unit_test(the_cache_yields_to_others_at_once),
         cmocka_unit_test(what_is_pinned_stays_in_the_ledger_until_it_is_done),
         cmocka_unit_test(a_limit_too_small_for_one_unit_is_an_error_in_words),
-        cmocka_unit_test(the_index_takes_at_most_48_bytes_a_unit),
-        cmocka_unit_test(unequal_units_waste_little),
-        cmocka_unit_test(units_of_every_size_waste_little),
         cmocka_unit_test(many_threads_see_only_whole_units),
         cmocka_unit_test(the_limit_may_change_at_any_time),
         cmocka_unit_test(who_waits_gets_what_the_other_has_read),

@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "base/mix.h"
 #include "base/size.h"
 #include "cache/inside.h"
@@ -90,48 +92,86 @@ static bool candidate_at(const struct fb_segment *segment, uint64_t page,
         .page = page,
         .when = atomic_load_explicit(&entry->when, memory_order_relaxed),
         .bytes = atomic_load_explicit(&entry->bytes, memory_order_relaxed),
+        .loads = atomic_load_explicit(&entry->loads, memory_order_relaxed),
     };
     return true;
 }
 
-/* The worst of up to 64 residents: random ones, or all where there are no more. One of them is what
- * was left over the last time (cache->spare), the second worst of 64: that is worth as much as twice
- * the looks. What is found goes into `two`, the worse one first; how many. */
-static unsigned pick_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
-                           struct fb_candidate two[2])
+/* The worst ones found so far, the worst first; no unit twice. */
+struct worst {
+    struct fb_candidate list[FB_POLICY_SPARES + 1];
+    unsigned count;
+};
+
+static void worst_add(struct worst *worst, const struct fb_candidate *one, int policy,
+                      const struct fb_cost *cost)
+{
+    unsigned at = worst->count, last;
+
+    while (at && fb_policy_worse(policy, one, &worst->list[at - 1], cost))
+        at--;
+    if (at == FB_POLICY_SPARES + 1)
+        return;
+    for (unsigned i = 0; i < worst->count; i++)
+        if (worst->list[i].unit == one->unit)
+            return;
+    last = worst->count < FB_POLICY_SPARES + 1 ? worst->count++ : FB_POLICY_SPARES;
+    memmove(&worst->list[at + 1], &worst->list[at], (last - at) * sizeof(*one));
+    worst->list[at] = *one;
+}
+
+/* Up to 64 random residents, or all where there are no more, beside the worst of those that were
+ * looked at before (cache->spares) as they are now. */
+static void look_for_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
+                           struct worst *worst)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t pages = fb_min(fb_limit_pages(cache), fb_pages_touched(segment));
-    uint64_t page = atomic_load_explicit(&cache->spare, memory_order_relaxed);
-    unsigned found = 0, tries = 2 * FB_POLICY_SAMPLE;
+    uint64_t pages = fb_min(fb_limit_pages(cache), fb_pages_touched(segment)), page;
+    bool all = pages <= FB_POLICY_SAMPLE;
+    unsigned found = 0, tries = all ? (unsigned)pages : 2 * FB_POLICY_SAMPLE;
     struct fb_candidate one;
 
-    if (pages <= FB_POLICY_SAMPLE)
-        tries = (unsigned)pages;
+    worst->count = 0;
+    for (unsigned i = 0; i < 2 * FB_POLICY_SPARES && !all; i++) {
+        page = atomic_load_explicit(&cache->spares[i], memory_order_relaxed);
+        if (page < pages && candidate_at(segment, page, &one))
+            worst_add(worst, &one, policy, cost);
+    }
     for (unsigned i = 0; i < tries && found < FB_POLICY_SAMPLE; i++) {
-        if (pages <= FB_POLICY_SAMPLE)
-            page = i;
-        else if (i || page >= pages)
-            page = fb_cache_random(cache, pages);
-        if (!candidate_at(segment, page, &one) || (found && one.unit == two[0].unit))
+        if (!candidate_at(segment, all ? i : fb_cache_random(cache, pages), &one))
             continue;
-        if (!found || fb_policy_worse(policy, &one, &two[0], cost)) {
-            two[1] = two[0];
-            two[0] = one;
-        } else if (found == 1 || fb_policy_worse(policy, &one, &two[1], cost)) {
-            two[1] = one;
-        }
+        worst_add(worst, &one, policy, cost);
         found++;
     }
-    return found;
+}
+
+/* Threads may mix their spares: each is looked at again before it is believed. */
+static void keep_spares(struct fb_cache *cache, const struct worst *worst, unsigned from)
+{
+    for (unsigned i = 0; i < FB_POLICY_SPARES && from + i < worst->count; i++)
+        atomic_store_explicit(&cache->spares[i], worst->list[from + i].page, memory_order_relaxed);
+    if (worst->count == FB_POLICY_SPARES + 1)
+        atomic_store_explicit(&cache->spare_when, worst->list[FB_POLICY_SPARES].when,
+                              memory_order_relaxed);
+}
+
+void fb_unit_put_off(struct fb_cache *cache, uint64_t page, uint64_t next_use)
+{
+    if (next_use <= atomic_load_explicit(&cache->spare_when, memory_order_relaxed))
+        return;
+    atomic_store_explicit(
+        &cache->spares[FB_POLICY_SPARES + atomic_fetch_add_explicit(&cache->put_off, 1,
+                                                                    memory_order_relaxed) %
+                                              FB_POLICY_SPARES],
+        page, memory_order_relaxed);
 }
 
 /* Evict one unit that is worth less than the newcomer. */
 static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcomer)
 {
     int policy = atomic_load(&cache->policy);
-    struct fb_candidate two[2] = { { .page = UINT64_MAX }, { .page = UINT64_MAX } };
     struct fb_cost cost = { 0 };
+    struct worst worst;
 
     if (policy == FB_POLICY_FILL) {
         if (!cache->segment.geometry.chained)
@@ -140,16 +180,17 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
         cost = cache->cost;
         pthread_mutex_unlock(&cache->lock);
     }
-    for (int attempt = 0; attempt < 4; attempt++) {
-        bool goes = pick_worst(cache, policy, &cost, two) && two[0].unit != newcomer->unit &&
-                    fb_policy_replaces(policy, newcomer, &two[0], &cost);
-
-        atomic_store_explicit(&cache->spare, two[goes].page, memory_order_relaxed);
-        if (!goes)
-            return false;
-        if (fb_unit_evict(cache, two[0].unit))
+    look_for_worst(cache, policy, &cost, &worst);
+    for (unsigned i = 0; i < worst.count && i < 4; i++) {
+        if (worst.list[i].unit == newcomer->unit ||
+            !fb_policy_replaces(policy, newcomer, &worst.list[i], &cost))
+            break;
+        if (fb_unit_evict(cache, worst.list[i].unit)) {
+            keep_spares(cache, &worst, i + 1);
             return true;
+        }
     }
+    keep_spares(cache, &worst, 0);
     return false;
 }
 
@@ -215,6 +256,7 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
         return false;
     atomic_store(&entry->when, newcomer->when);
     atomic_store(&entry->bytes, newcomer->bytes);
+    atomic_store(&entry->loads, (uint32_t)fb_min(newcomer->loads, UINT32_MAX));
     if (take_pages(cache, newcomer, need, &taken, fresh)) {
         *head = atomic_load(&entry->head);
         return true;

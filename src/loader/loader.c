@@ -82,6 +82,16 @@ static int check_keep(const forebay_loader *loader, bool is_there, forebay_error
     return FOREBAY_OK;
 }
 
+/* Tiny units are kept in blocks where what came first stays. */
+static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks *blocks)
+{
+    options->unit_bytes_median = options->unit_bytes_median * options->unit_count / blocks->count;
+    options->unit_count = blocks->count;
+    options->unit_bytes = blocks->bytes;
+    options->unit_bytes_max = blocks->bytes_max;
+    options->identity = fb_mix2(options->identity, FB_BLOCK_UNITS);
+}
+
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
 {
     const struct fb_source *source = loader->source;
@@ -102,6 +112,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .job = fb_cache_job(),
         .keep_s = loader->config.memory_keep,
     };
+    struct fb_blocks blocks;
     int status = check_keep(loader, plan->cache > 0 && !source->ops->keep, error);
 
     loader->policy = "none";
@@ -112,6 +123,9 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
             loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
         return FOREBAY_OK;
     }
+    loader->blocks = fb_prepare_blocks(&loader->config, source, &loader->ranks, &blocks);
+    if (loader->blocks)
+        keep_blocks(&options, &blocks);
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);
@@ -174,6 +188,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .ranks = loader->ranks,
         .seed = config->order_seed.value,
         .on_error = resolve_on_error(loader),
+        .blocks = loader->blocks,
         .next_use = loader->cache && fb_prepare_policy(config, loader->source, &loader->ranks) ==
                                          FB_POLICY_NEXT_USE,
         .workers = plan->workers,
@@ -207,7 +222,9 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
         .floor = loader->floor,
         .slot = loader->needs.slot,
         .per_worker = loader->needs.per_worker,
-        .cache_least = loader->cache ? fb_cache_index_bytes(loader->source->unit_count) : 0,
+        .cache_least = loader->cache ? fb_cache_index_bytes(fb_prepare_kept_units(
+                                           &loader->config, loader->source, &loader->ranks))
+                                     : 0,
         .cache_most = loader->cache ? loader->needs.cache_wanted : 0,
         .window = loader->window,
         .set = fb_loader_set,

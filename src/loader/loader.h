@@ -38,6 +38,7 @@ struct forebay_loader {
     struct fb_governor *governor;
     struct fb_plan_needs needs; /* what the plan was made from */
     uint64_t floor, slots_floor; /* of the plan */
+    bool blocks;                 /* the cache keeps tiny units in blocks */
     uint64_t pss_before; /* Pss_Anon of this process when open began */
 
     pthread_mutex_t settings; /* one change at a time, the user's or the governor's */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "decode/cast.h"
+#include "source/blocks.h"
 
 /* One slice on its way: what is read, where it goes. */
 struct errand {
@@ -19,6 +20,7 @@ struct errand {
     uint64_t columns;
     uint64_t row_in, row_out;  /* bytes of a row as loaded, and in the batch */
     char *to;
+    struct fb_block block; /* what the cache keeps: of one unit, or of some tiny ones */
 };
 
 static bool is_converted(const struct errand *errand)
@@ -45,6 +47,8 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
 
         if (column->wanted && source->fields[f].finished)
             most = fb_max(most, unit);
+        if (cached && source->fields[f].together > 1)
+            most = fb_max(most, FB_BLOCK_UNIT_MAX);
         /* A slice of a unit that is read whole: to be admitted, or because it cannot be otherwise. */
         if (!converts && !(source->sliced && (cached || !source->rows_alone)))
             continue;
@@ -95,7 +99,8 @@ static int admit(const struct errand *errand, const struct fb_cache_pin *pin, ui
                  const void *from, uint64_t bytes, forebay_error *error)
 {
     uint64_t began = fb_now_ns();
-    int status = fb_cache_write(errand->fetcher->cache, pin, offset, from, bytes, error);
+    int status = fb_cache_write(errand->fetcher->cache, pin, errand->block.offset + offset, from,
+                                bytes, error);
 
     errand->hands->copy_ns += fb_now_ns() - began;
     return status;
@@ -139,24 +144,61 @@ static int load_slice(const struct errand *errand, forebay_error *error)
 }
 
 /* The whole unit into the cache, and the slice into the batch. */
+static int admit_own(const struct errand *errand, const struct fb_cache_pin *pin,
+                     forebay_error *error)
+{
+    bool whole = errand->first_row == 0 && errand->rows == errand->unit_rows;
+    int status;
+
+    if (!whole || is_converted(errand))
+        return load_chunked(errand, 0, errand->unit_rows, pin, error);
+    status = load_rows(errand, 0, errand->rows, errand->to, error);
+    if (!status)
+        status = admit(errand, pin, 0, errand->to, errand->rows * errand->row_in, error);
+    return status;
+}
+
+/* The rest of its block, into the cache only. False: one of them cannot be read now. */
+static bool admit_neighbours(const struct errand *errand, const struct fb_cache_pin *pin)
+{
+    const struct fb_source *source = errand->fetcher->source;
+    char *chunk = errand->hands->chunk.memory;
+    struct errand other = *errand;
+    uint64_t end = 0;
+
+    for (uint64_t i = 0; i < errand->block.count; i++) {
+        uint64_t bytes;
+        struct fb_extent extent;
+
+        other.unit = errand->block.first + i * errand->block.step;
+        extent = source->ops->extent(source, other.unit);
+        bytes = extent.known == FB_EXTENT_EXACT ? fb_extent_bytes(errand->field, extent) : 0;
+        other.block.offset = errand->block.equal ? i * errand->block.equal : end;
+        other.row_in = extent.rows ? bytes / extent.rows : 0;
+        end += bytes;
+        if (other.unit == errand->unit || bytes == 0) /* nobody asks for a broken one's */
+            continue;
+        if (bytes > errand->hands->chunk.bytes ||
+            load_rows(&other, 0, extent.rows, chunk, NULL) ||
+            admit(&other, pin, 0, chunk, bytes, NULL))
+            return false;
+    }
+    return true;
+}
+
 static int load_and_admit(const struct errand *errand, struct fb_cache_pin *pin,
                           forebay_error *error)
 {
     struct fb_cache *cache = errand->fetcher->cache;
-    bool whole = errand->first_row == 0 && errand->rows == errand->unit_rows;
+    bool all;
     int status;
 
     /* Raw data that we keep need not be kept by the kernel as well. */
     fb_reader_forget(errand->hands->reader, errand->fetcher->source->raw);
-    if (whole && !is_converted(errand)) {
-        status = load_rows(errand, 0, errand->rows, errand->to, error);
-        if (!status)
-            status = admit(errand, pin, 0, errand->to, errand->rows * errand->row_in, error);
-    } else {
-        status = load_chunked(errand, 0, errand->unit_rows, pin, error);
-    }
+    status = admit_own(errand, pin, error);
+    all = !status && admit_neighbours(errand, pin);
     fb_reader_forget(errand->hands->reader, false);
-    if (status) {
+    if (!all) {
         fb_cache_abandon(cache, pin);
         return status;
     }
@@ -177,8 +219,8 @@ static int copy_cached(const struct errand *errand, struct fb_cache_pin *pin, fo
         void *to = is_converted(errand) ? errand->hands->chunk.memory
                                         : errand->to + done * errand->row_out;
 
-        status = fb_cache_read(cache, pin, first * errand->row_in, to, count * errand->row_in,
-                               error);
+        status = fb_cache_read(cache, pin, errand->block.offset + first * errand->row_in, to,
+                               count * errand->row_in, error);
         if (!status && is_converted(errand))
             put_rows(errand, to, first, count);
     }
@@ -188,32 +230,48 @@ static int copy_cached(const struct errand *errand, struct fb_cache_pin *pin, fo
 }
 
 /* Ask the cache; only what is not kept elsewhere is offered to it. */
-static enum fb_cache_answer ask(const struct errand *errand, uint64_t bytes, uint64_t next_use,
+static enum fb_cache_answer ask(const struct errand *errand, uint64_t next_use,
                                 struct fb_cache_pin *pin)
 {
+    const struct fb_block *block = &errand->block;
     struct fb_cache *cache = errand->fetcher->cache;
     enum fb_cache_answer answer;
     uint64_t use;
 
     if (!errand->hands->passing)
-        return fb_cache_find(cache, errand->unit, bytes, next_use, true, pin);
-    answer = fb_cache_look(cache, errand->unit, &use, pin);
-    if (answer == FB_CACHE_HIT && pin->bytes != bytes) {
+        return fb_cache_find_block(cache, block->number, block->bytes, block->count, next_use, true,
+                                   pin);
+    answer = fb_cache_look(cache, block->number, &use, pin);
+    if (answer == FB_CACHE_HIT && pin->bytes != block->bytes) {
         fb_cache_done(cache, pin);
         return FB_CACHE_MISS;
     }
     return answer;
 }
 
-static int run_errand(const struct errand *errand, uint64_t next_use, forebay_error *error)
+/* What the cache keeps of it: the unit, or its block. */
+static void find_block(struct errand *errand)
 {
-    uint64_t unit_bytes = errand->unit_rows * errand->row_in;
+    const struct fb_source *source = errand->fetcher->source;
+
+    if (errand->fetcher->blocks)
+        fb_block_find(source, (uint32_t)(errand->field - source->fields), errand->unit,
+                      &errand->block);
+    else
+        errand->block = (struct fb_block){ .number = errand->unit, .first = errand->unit,
+                                           .count = 1,
+                                           .bytes = errand->unit_rows * errand->row_in };
+}
+
+static int run_errand(struct errand *errand, uint64_t next_use, forebay_error *error)
+{
     struct fb_cache_pin pin;
 
     if (errand->field->indexed)
         return load_rows(errand, errand->first_row, errand->rows, errand->to, error);
-    if (errand->fetcher->cache && unit_bytes > 0) {
-        switch (ask(errand, unit_bytes, next_use, &pin)) {
+    if (errand->fetcher->cache && errand->unit_rows * errand->row_in > 0) {
+        find_block(errand);
+        switch (ask(errand, next_use, &pin)) {
         case FB_CACHE_HIT:
             errand->hands->hits++;
             return copy_cached(errand, &pin, error);

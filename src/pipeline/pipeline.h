@@ -31,6 +31,7 @@ struct fb_pipeline_options {
     struct fb_ranks ranks;
     uint64_t seed;
     int on_error;             /* FB_ON_ERROR_*, resolved */
+    bool blocks;              /* the cache keeps blocks of tiny units (source/blocks.h) */
     bool next_use;            /* the cache's policy is next-use */
     uint64_t workers, prefetch;
     uint64_t slots_floor;     /* bytes of slots that are reserved at open and never given back */

@@ -125,16 +125,22 @@ static int simulated_ask(const struct making *making, struct fb_curve_point *poi
     return FOREBAY_OK;
 }
 
+static uint64_t index_bytes(const struct making *making)
+{
+    const struct fb_curve_options *options = making->options;
+
+    return fb_cache_index_bytes(options->kept_units ? options->kept_units
+                                                    : options->source->unit_count);
+}
+
 static int point_make(struct making *making, struct fb_curve_point *point, double share,
                       forebay_error *error)
 {
-    uint64_t units = making->options->source->unit_count;
     int status = FOREBAY_OK;
 
     point->share = share;
     if (!isnan(making->curve->used_bytes))
-        point->cache_bytes = (uint64_t)(share * making->curve->used_bytes) +
-                             fb_cache_index_bytes(units);
+        point->cache_bytes = (uint64_t)(share * making->curve->used_bytes) + index_bytes(making);
     for (int policy = FB_POLICY_FILL; policy < FB_CURVE_POLICIES && !status; policy++) {
         if (making->curve->simulated)
             status = simulated_ask(making, point, policy, error);
@@ -147,7 +153,7 @@ static int point_make(struct making *making, struct fb_curve_point *point, doubl
 /* The share that a cache of so many bytes holds. */
 static double planned_share(const struct making *making)
 {
-    uint64_t index = fb_cache_index_bytes(making->options->source->unit_count);
+    uint64_t index = index_bytes(making);
     uint64_t bytes = making->options->planned_bytes;
     double share = bytes > index ? (double)(bytes - index) / making->curve->used_bytes : 0;
 

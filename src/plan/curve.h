@@ -37,6 +37,7 @@ struct fb_curve_options {
     const struct fb_order *order; /* the whole one: opened for rank 0 of 1 */
     const struct fb_order_options *order_options;
     struct fb_ranks ranks;
+    uint64_t kept_units;    /* that a cache has an index for; 0: all of the source */
     uint64_t planned_bytes; /* a cache to ask about; 0: none */
     struct fb_budget *budget; /* for the simulation: about 20 MiB */
     const struct fb_log *log;

@@ -80,6 +80,7 @@ static void facts_fill(struct fb_forecast *forecast, const struct fb_config *con
     forecast->kind = source->ops->kind;
     forecast->samples = source->sample_count;
     forecast->units = source->unit_count;
+    forecast->kept_units = fb_prepare_kept_units(config, source, &forecast->ranks);
     forecast->unit_bytes = source->unit_bytes_total;
     forecast->epoch_batches = config->order_drop_last ? count / batch
                                                       : (count + batch - 1) / batch;
@@ -95,6 +96,7 @@ static int draw_curve(struct fb_forecast *forecast, const struct fb_order_option
     struct fb_curve_options options = { .source = forecast->source,
                                         .order_options = order,
                                         .ranks = forecast->ranks,
+                                        .kept_units = forecast->kept_units,
                                         .planned_bytes = forecast->plan.cache,
                                         .log = log };
     int status = whole_order(forecast, order, log, error);

@@ -126,8 +126,26 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
     return FB_POLICY_FILL;
 }
 
+bool fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
+                       const struct fb_ranks *ranks, struct fb_blocks *blocks)
+{
+    if (!fb_blocks_any(source) || fb_prepare_policy(config, source, ranks) != FB_POLICY_FILL)
+        return false;
+    fb_blocks_measure(source, blocks);
+    return true;
+}
+
+uint64_t fb_prepare_kept_units(const struct fb_config *config, const struct fb_source *source,
+                               const struct fb_ranks *ranks)
+{
+    struct fb_blocks blocks;
+
+    return fb_prepare_blocks(config, source, ranks, &blocks) ? blocks.count : source->unit_count;
+}
+
 /* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */
-static uint64_t cache_wanted(const struct fb_config *config, const struct fb_source *source)
+static uint64_t cache_wanted(const struct fb_config *config, const struct fb_source *source,
+                             const struct fb_ranks *ranks)
 {
     struct fb_host_memory host;
     uint64_t total = source->unit_bytes_total;
@@ -141,7 +159,8 @@ static uint64_t cache_wanted(const struct fb_config *config, const struct fb_sou
     }
     if (!total)
         return UINT64_MAX / 2;
-    return total + total / 16 + fb_cache_index_bytes(source->unit_count);
+    return total + total / 16 +
+           fb_cache_index_bytes(fb_prepare_kept_units(config, source, ranks));
 }
 
 /* To know when a weighted draw comes again costs 8 bytes a sample for each epoch: worth it where a
@@ -150,7 +169,7 @@ static uint64_t look_ahead(const struct fb_config *config, const struct fb_sourc
                            const struct fb_ranks *ranks, uint64_t left)
 {
     bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep &&
-                  (config->memory_cache.mode != FB_SIZE_AUTO || cache_wanted(config, source));
+                  (config->memory_cache.mode != FB_SIZE_AUTO || cache_wanted(config, source, ranks));
 
     if (!config->order_weights || !cached ||
         fb_prepare_policy(config, source, ranks) != FB_POLICY_NEXT_USE)
@@ -219,7 +238,7 @@ int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                                      .per_worker = pipeline.per_worker,
                                      .open = source->open_bytes,
                                      .scratch = pipeline.scratch,
-                                     .cache_wanted = cache_wanted(config, source),
+                                     .cache_wanted = cache_wanted(config, source, ranks),
                                      .ranks = ranks->local_world };
     return fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);
 }

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "order/order.h"
 #include "plan/plan.h"
-#include "source/source.h"
+#include "source/blocks.h"
 
 /* The loader's own structs, its configuration (a page or two; 1 MiB of text at most is read) and
  * what JSON needs for a moment, the governor (thread, page, log): reserved at open. */
@@ -35,6 +35,13 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
 /* FB_POLICY_FILL, _NEXT_USE or _LRU: what memory.policy comes to. */
 int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
                       const struct fb_ranks *ranks);
+
+/* Does the cache keep tiny units in blocks? Only under fill: what is not kept is then read alone. */
+bool fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
+                       const struct fb_ranks *ranks, struct fb_blocks *blocks);
+/* The units, or blocks of them, that a cache has an index for. */
+uint64_t fb_prepare_kept_units(const struct fb_config *config, const struct fb_source *source,
+                               const struct fb_ranks *ranks);
 
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,

@@ -88,3 +88,37 @@ def test_a_cache_that_cannot_be_kept_is_said(failure, forebay, scans, here):
     assert error["status"] == "BAD_CONFIG" and "memory.share" in error["message"]
     done = forebay(*run, "--set", "memory.cache=off", env=here)
     assert done.returncode == 0 and "memory.keep: this run has no cache" in done.stderr
+
+
+@pytest.mark.parametrize("limit, kept", (("4MiB", 40), ("1500kB", 17)))
+def test_preload_fills_the_cache_before_the_first_batch(forebay, scans, here, limit, kept):
+    done = forebay("run", *scans.settings, "--epochs", 3, "--json", "--set", f"memory.cache={limit}",
+                   "--set", "memory.budget=32MiB", "--set", "memory.share=off", "--set",
+                   "memory.preload=true", "--set", "memory.policy=fill", env=here)
+    found = done.json()
+    items = found["cache"]["items"]
+    assert kept <= items <= kept + 6 and found["cache"]["bytes"] <= found["cache"]["limit_bytes"]
+    assert [epoch["hits"] for epoch in found["epochs"]] == [items] * 3, "from the first epoch on"
+    assert f"preloaded {items} units into the cache" in done.stderr
+    plain = forebay("run", *scans.settings, "--epochs", 3, "--json", env=here).json()
+    assert found["checksum"] == plain["checksum"]
+
+
+def test_preloading_shows_how_far_it_is(program, scans, here):
+    """In a terminal."""
+    leader, follower = os.openpty()
+    process = subprocess.Popen(
+        [program, "run", *map(str, scans.settings), "--steps", "1", "--set", "memory.cache=4MiB",
+         "--set", "memory.budget=32MiB", "--set", "memory.share=off", "--set",
+         "memory.preload=true"], stdout=subprocess.DEVNULL, stderr=follower,
+        env={**os.environ, **here, "TERM": "xterm"})
+    os.close(follower)
+    said = b""
+    try:
+        while part := os.read(leader, 65536):
+            said += part
+    except OSError:  # the other end is closed
+        pass
+    os.close(leader)
+    assert process.wait() == 0
+    assert b"filling the cache" in said, said

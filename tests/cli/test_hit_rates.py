@@ -10,7 +10,8 @@ import pytest
 
 ALL = (0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 SHARES = ALL if os.environ.get("FOREBAY_SOAK") else (0.1, 0.5, 0.9)
-UNIT = 1600  # bytes of a scan
+UNIT = 4160  # bytes of a scan
+WITHIN = 0.006  # of the theory: 0.01 is promised
 
 # Hit rates by share of the data, from the simulation the project began with.
 ONCE = {c: {"fill": c, "next-use": c, "lru": c + (1 - c) * math.log(1 - c)} for c in ALL}
@@ -31,16 +32,26 @@ def scans(tmp_path_factory):
     return ["--set", "source.kind=bin", "--set", f"source.path={folder}/*.bin"]
 
 
+@pytest.fixture(scope="module")
+def series(tmp_path_factory):
+    """As many as the simulation had: of a thousand files even the best choice hits 0.005 less."""
+    folder = tmp_path_factory.mktemp("series")
+    for number in range(4000):
+        np.save(folder / f"{number:04d}.npy", np.zeros((464, 1), np.float32))
+    return ["--set", "source.kind=windows", "--set", f"source.path={folder}/*.npy", "--set",
+            "source.window=64", "--set", "source.stride=20"]
+
+
 @pytest.fixture
 def rate(result):
     """The hit rate of the epochs in the middle of a run whose cache holds `share` of the units."""
     def call(policy, share, units, unit, epochs, *more):
-        limit = int(units * (share * unit + 37)) + (30 << 10)  # the index, and what is fixed
+        limit = int(units * (share * (unit + 5) + 32)) + (40 << 10)  # the index, and what is fixed
         run = result("run", "--set", f"memory.policy={policy}", "--set", "memory.share=off",
                      "--set", f"memory.cache={limit}", "--set", "memory.budget=64MiB",
                      "--set", "workers=1", "--set", "batch.size=16", *more, "--epochs", epochs)
         assert run["cache"]["policy"] == policy
-        assert abs(run["cache"]["items"] / units - share) < 0.005, "the cache has another size"
+        assert abs(run["cache"]["items"] / units - share) < 0.002, "the cache has another size"
         middle = run["epochs"][1:-1] if epochs < 6 else run["epochs"][2:-2]
         hits, misses = (sum(epoch[key] for epoch in middle) for key in ("hits", "misses"))
         return hits / (hits + misses)
@@ -50,18 +61,15 @@ def rate(result):
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("policy", ("fill", "next-use", "lru"))
 def test_permutation_epochs(rate, scans, policy, share):
-    assert rate(policy, share, 4000, UNIT, 7, *scans) == pytest.approx(ONCE[share][policy], abs=0.01)
+    assert rate(policy, share, 4000, UNIT, 7, *scans) == pytest.approx(ONCE[share][policy],
+                                                                       abs=WITHIN)
 
 
 @pytest.mark.parametrize("share", SHARES)
 @pytest.mark.parametrize("policy", ("fill", "next-use", "lru"))
-def test_overlapping_sequences(rate, tmp_path, policy, share):
-    for number in range(1000):
-        np.save(tmp_path / f"{number:04d}.npy", np.zeros((464, 1), np.float32))
-    got = rate(policy, share, 1000, 464 * 4, 4, "--set", "source.kind=windows", "--set",
-               f"source.path={tmp_path}/*.npy", "--set", "source.window=64", "--set",
-               "source.stride=20")
-    assert got == pytest.approx(SEQUENCES[share][policy], abs=0.01)
+def test_overlapping_sequences(rate, series, policy, share):
+    got = rate(policy, share, 4000, 464 * 4, 4, *series)
+    assert got == pytest.approx(SEQUENCES[share][policy], abs=WITHIN)
 
 
 @pytest.mark.parametrize("share", WEIGHTED)

@@ -95,3 +95,19 @@ def test_direct_keeps_nothing_in_the_page_cache(result, large, ring):
                  preexec_fn=ring)
     assert got["samples"] == 32
     assert sum(map(resident, large.files)) <= 1e6
+
+
+def test_a_raw_file_that_is_kept_is_not_kept_by_the_kernel_too(result, large):
+    make_cold(large.files)
+    if any(resident(path) for path in large.files):
+        pytest.skip("this file system keeps its pages whatever one says (tmpfs?)")
+    got = result("run", *large.settings, "--set", "memory.cache=25MB", "--set", "memory.share=off",
+                 "--epochs", 3)
+    there = [resident(path) for path in large.files]
+    assert 4 <= got["cache"]["items"] <= 8
+    assert sum(here <= 200_000 for here in there) == got["cache"]["items"], there
+    assert sum(here >= 2_900_000 for here in there) == 16 - got["cache"]["items"], there
+
+
+def test_raw_files_that_fit_are_left_to_the_page_cache(result, large):
+    assert result("run", *large.settings, "--set", "memory.cache=auto")["cache"]["policy"] == "none"

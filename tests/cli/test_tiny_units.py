@@ -1,0 +1,105 @@
+"""Units below 4 KiB are kept in blocks: little index, little waste, the same batches."""
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+FILES = 2000
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory):
+    """Kind and shape of set -> settings, and its decoded bytes."""
+    folder, draw = tmp_path_factory.mktemp("tiny"), np.random.default_rng(0)
+    sizes = {"equal": np.full(FILES, 50), "unequal": draw.integers(5, 130, FILES)}
+    found = {}
+    for name, rows in sizes.items():
+        (folder / name).mkdir()
+        for number, count in enumerate(rows):
+            draw.random((count, 4), dtype=np.float32).tofile(folder / name / f"{number:04d}.bin")
+        found[name] = ({"source.kind": "bin", "source.path": f"{folder}/{name}/*.bin"},
+                       int(rows.sum()) * 16)
+    total = 0
+    (folder / "npy").mkdir()
+    for number in range(FILES):
+        point, text = draw.random((20, 3)), draw.integers(0, 99, draw.integers(1, 99))
+        np.save(folder / f"npy/{number:04d}_a.npy", point)
+        np.save(folder / f"npy/{number:04d}_b.npy", text)
+        total += point.nbytes + text.nbytes
+    found["npy"] = ({"source.kind": "npy", "source.fields.a": f"{folder}/npy/*_a.npy",
+                     "source.fields.b": f"{folder}/npy/*_b.npy"}, total)
+    for name in ("tar", "bad"):
+        path = folder / f"{name}.tar"
+        found[name] = ({"source.kind": "tar", "source.path": path}, pack(path, draw, name == "bad"))
+    return found
+
+
+def pack(path, draw, bad):
+    total = 0
+    with tarfile.open(path, "w") as archive:
+        for number in range(FILES):
+            label = b"none" if bad and number == 700 else b"%d" % (number % 10)
+            for end, data in (("cls", label), ("txt", b"x" * draw.integers(1, 300)),
+                              ("raw", draw.bytes(int(draw.integers(5000, 8000))))):
+                member = tarfile.TarInfo(f"{number:06d}.{end}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+                total += 8 if end == "cls" else len(data)
+    return total
+
+
+@pytest.fixture
+def run(result, sets):
+    def call(name, epochs=3, **more):
+        settings = {**sets[name][0], "batch.size": 16, "batch.collate": "ragged", "workers": 3,
+                    "memory.budget": "128MiB", "memory.share": "off",
+                    **{key.replace("memory_", "memory."): value for key, value in more.items()}}
+        return result("run", "--epochs", epochs, *(part for key, value in settings.items()
+                                                   for part in ("--set", f"{key}={value}")))
+    return call
+
+
+@pytest.mark.parametrize("name", ("equal", "unequal", "npy", "tar"))
+def test_the_same_batches_with_every_policy_and_size(run, sets, name):
+    total = sets[name][1]
+    want = run(name, memory_cache="off")["checksum"]
+    for policy in ("fill", "next-use", "lru"):
+        for share in (0.2, 0.6, 2):
+            got = run(name, memory_cache=int(total * share) + (200 << 10), memory_policy=policy)
+            assert got["checksum"] == want, (policy, share)
+
+
+@pytest.mark.parametrize("name", ("equal", "unequal", "npy"))
+def test_all_of_them_take_little_more_than_their_bytes(run, sets, name):
+    total = sets[name][1]
+    found = run(name, memory_cache="64MiB")
+    assert found["cache"]["policy"] == "fill" and found["epochs"][-1]["misses"] == 0
+    # 48 KiB are fixed; index, tables of pages and half-filled last pages of all units are the rest.
+    assert found["cache"]["bytes"] - (48 << 10) <= 1.05 * total
+    # Each was read once, though their blocks were admitted at different times.
+    assert sum(epoch["misses"] for epoch in found["epochs"]) < FILES / 10
+
+
+@pytest.mark.parametrize("name", ("equal", "unequal"))
+def test_what_is_not_kept_is_read_alone(run, sets, name):
+    total = sets[name][1]
+    found = run(name, workers=1, memory_cache=int(total * 0.5) + (48 << 10))
+    kept = found["epochs"][1]["hits"] / FILES
+    assert 0.4 < kept < 0.55
+    assert [epoch["hits"] for epoch in found["epochs"][1:]] == [kept * FILES] * 2
+    assert found["epochs"][0]["bytes_read"] == total, "in the first epoch nothing is read twice"
+    assert found["epochs"][1]["bytes_read"] == pytest.approx(total * (1 - kept), rel=0.05)
+
+
+def test_a_bad_neighbour_spoils_nobody(run):
+    """Which label is no number is known only when it is read; its block is then not kept."""
+    for cache in ("off", "64MiB"):
+        found = run("bad", memory_cache=cache, on_error="skip")
+        assert found["skipped"] == 3 and found["samples"] == 3 * (FILES - 1), cache
+    assert found["epochs"][-1]["misses"] < 200
+
+
+def test_preload_fills_blocks(run):
+    found = run("unequal", memory_cache="64MiB", memory_preload="true")
+    assert [epoch["misses"] for epoch in found["epochs"]] == [0, 0, 0]
