@@ -116,7 +116,7 @@ static struct exported *export_field(const struct field *field, bool versioned, 
             free(exported);
             return NULL;
         }
-        data = (char *)exported->share + COPY_OFFSET;
+        data = share_bytes(exported->share);
     } else {
         share_keep(field->share);
     }
@@ -243,26 +243,39 @@ static int read_copy(const struct field *field, PyObject *copy, bool *wanted)
     return 0;
 }
 
-PyObject *field_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
+static PyObject *capsule_of(const struct field *field, bool versioned, bool copied)
 {
-    static char *names[] = { "stream", "max_version", "dl_device", "copy", NULL };
-    const struct field *field = (struct field *)object;
-    PyObject *stream = NULL, *max_version = NULL, *dl_device = NULL, *copy = NULL, *capsule;
-    bool versioned, copied;
-    struct exported *exported;
+    struct exported *exported = export_field(field, versioned, copied);
+    PyObject *capsule;
 
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream,
-                                     &max_version, &dl_device, &copy) ||
-        check_stream(field, stream) || read_max_version(max_version, &versioned) ||
-        check_device(field, dl_device) || read_copy(field, copy, &copied))
-        return NULL;
-    exported = export_field(field, versioned, copied);
     if (!exported)
         return PyErr_NoMemory();
     capsule = PyCapsule_New(exported, versioned ? "dltensor_versioned" : "dltensor", capsule_drop);
     if (!capsule)
         exported_free(exported);
     return capsule;
+}
+
+PyObject *field_capsule(PyObject *object)
+{
+    const struct field *field = (struct field *)object;
+
+    return check_stream(field, NULL) ? NULL : capsule_of(field, false, false);
+}
+
+PyObject *field_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
+{
+    static char *names[] = { "stream", "max_version", "dl_device", "copy", NULL };
+    const struct field *field = (struct field *)object;
+    PyObject *stream = NULL, *max_version = NULL, *dl_device = NULL, *copy = NULL;
+    bool versioned, copied;
+
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream,
+                                     &max_version, &dl_device, &copy) ||
+        check_stream(field, stream) || read_max_version(max_version, &versioned) ||
+        check_device(field, dl_device) || read_copy(field, copy, &copied))
+        return NULL;
+    return capsule_of(field, versioned, copied);
 }
 
 PyObject *field_dlpack_device(PyObject *object, PyObject *unused)

@@ -1,11 +1,12 @@
 """The thin layer over forebay.h. `import forebay` is the one to use."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, final
 
 from typing_extensions import Buffer
 
 version: str
+dtypes: tuple[str, ...]
 
 class Error(Exception):
     status: str | None
@@ -64,7 +65,9 @@ class Cache:
 class Loader:
     def __new__(cls, config_file: str | None, config_text: str | None,
                 settings: tuple[str, ...], budget: Budget | None = None) -> Loader: ...
-    def next(self, seconds: float = -1.0, /) -> dict[str, Field] | Literal[False] | None: ...
+    def show(self, make: Callable[..., Any], dtypes: tuple[Any, ...] | None,
+             other: Callable[[Field], Any] | None, /) -> None: ...
+    def next(self, seconds: float = -1.0, /) -> dict[str, Any] | Literal[False] | None: ...
     def close(self) -> None: ...
     def epoch_batches(self) -> int: ...
     def epoch_samples(self) -> int: ...

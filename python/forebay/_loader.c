@@ -20,6 +20,7 @@ struct loader {
     PyObject_HEAD
     pid_t owner; /* in any other process not even the locks may be touched */
     struct lines *lines;
+    struct face face; /* set before the first batch is asked for */
     struct opening *opening; /* only during forebay_open */
     pthread_mutex_t turn; /* taken after entering; held during the calls that need to be alone */
     pthread_mutex_t gate;
@@ -189,6 +190,7 @@ static struct loader *loader_alloc(PyTypeObject *type)
     if (!self)
         return NULL;
     self->owner = getpid();
+    self->face = (struct face){ NULL, NULL, NULL };
     self->opening = NULL;
     self->loader = NULL;
     self->inside = 0;
@@ -265,6 +267,7 @@ static void loader_dealloc(PyObject *object)
         pthread_cond_destroy(&self->left);
         lines_free(self->lines);
     }
+    face_clear(&self->face);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -314,7 +317,17 @@ static PyObject *loader_next(PyObject *object, PyObject *args)
         Py_RETURN_NONE;
     if (status)
         return errors_raise(state_of(object), &error);
-    return batch_fields(state_of(object), batch);
+    return batch_fields(state_of(object), &self->face, batch);
+}
+
+static PyObject *loader_show(PyObject *object, PyObject *args)
+{
+    PyObject *make, *dtypes, *other;
+
+    if (!PyArg_ParseTuple(args, "OOO:show", &make, &dtypes, &other) ||
+        face_set(&((struct loader *)object)->face, make, dtypes, other))
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 /* ---- Epochs and state ---- */
@@ -523,6 +536,10 @@ static PyMethodDef loader_methods[] = {
       "next($self, seconds=-1.0, /)\n--\n\nThe next batch as a dict of Fields; None at the end of "
       "the epoch; "
       "False when nothing was ready in that many seconds (negative: waits for ever)." },
+    { "show", loader_show, METH_VARARGS,
+      "show($self, make, dtypes, other, /)\n--\n\nLet next() give make(shape, dtype, field) instead "
+      "of Fields, dtype from dtypes in the order of _forebay.dtypes; other(field) where that is None "
+      "or the field is not in host memory. dtypes None: make(DLPack capsule)." },
     { "close", loader_close, METH_NOARGS,
       "close($self, /)\n--\n\nStop it; more than once is allowed." },
     { "epoch_batches", loader_epoch_batches, METH_NOARGS,

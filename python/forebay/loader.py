@@ -100,12 +100,13 @@ class Loader:
             raise TypeError("give memory= or budget=, not both")
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget is a forebay.Budget, not {budget!r}")
-        convert = _arrays.converter(as_, pin)
+        face = _arrays.face(as_, pin)
         file, text = config_of(config)
         self._native = _forebay.Loader(file, text, settings_of(settings, overrides),
                                        budget._native if budget is not None else None)
-        self._work = convert if transform is None else lambda fields: transform(convert(fields))
-        self._ahead_wanted = transform is not None
+        if face is not None:
+            self._native.show(*face)
+        self._transform = transform
         self._place: _Place | None = None  # of the newest iter()
         self._wanted_epoch: int | None = None
         self._resumed = False  # a state was loaded
@@ -132,8 +133,8 @@ class Loader:
             self._resumed if before is None else before.ahead is not None and not before.begun)
         self._wanted_epoch = None
         self._place = _Place(resumed)
-        if self._ahead_wanted:
-            self._place.start_ahead(self._native, self._work)
+        if self._transform is not None:
+            self._place.start_ahead(self._native, self._transform)
         return _Epoch(self, self._place)
 
     def __len__(self) -> int:
@@ -304,7 +305,6 @@ class _Epoch:
     def __init__(self, loader: Loader, place: _Place) -> None:
         self._loader = loader
         self._native = loader._native
-        self._work = loader._work
         self._place = place
         if place.ahead is not None:
             place.ahead.watch(self)
@@ -333,7 +333,7 @@ class _Epoch:
             if batch is END and place.resumed:
                 # The state was of an epoch's end: that one is finished, this iter() is the next.
                 if place.ahead is not None:
-                    place.start_ahead(self._native, self._work)
+                    place.start_ahead(self._native, self._loader._transform)
                     place.ahead.watch(self)
                 batch = self._take(place)
             place.resumed = False
@@ -355,7 +355,7 @@ class _Epoch:
             if not gc.collect():  # arrays in reference cycles hold their batches, too
                 raise
             fields = self._native.next()
-        return END if fields is None else self._work(fields)
+        return END if fields is None else fields
 
 
 def _from_json(text: str) -> Any:
