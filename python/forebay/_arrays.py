@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Face = tuple[Callable[..., Any], tuple | None, Callable[[Any], Any] | None]
+    _Face = tuple[Callable[..., Any], tuple | None, Callable[[Any], Any] | None]
 
 _HOST = 1  # DLPack's code
 
@@ -33,7 +33,7 @@ def _bfloat16(numpy: Any) -> Any:
     return numpy.dtype(ml_dtypes.bfloat16)
 
 
-def _to_numpy() -> Face:
+def _to_numpy() -> _Face:
     """Arrays over the fields' own memory; each keeps what it needs alive."""
     import numpy
 
@@ -62,7 +62,7 @@ def import_torch(why: str) -> Any:
     return torch
 
 
-def _to_torch(pin: bool) -> Face:
+def _to_torch(pin: bool) -> _Face:
     """Tensors over the fields' own memory, or copies in torch's pinned memory."""
     torch = import_torch("pin=True" if pin else 'as_="torch"')
     # torch.from_dlpack asks about devices and streams first, in Python, which takes longer than the
@@ -77,7 +77,7 @@ def _to_torch(pin: bool) -> Face:
     return lambda capsule: from_dlpack(capsule).pin_memory(), None, None
 
 
-def face(as_: str, pin: bool) -> Face | None:
+def face(as_: str, pin: bool) -> _Face | None:
     """What the extension's Loader.show() takes, so that it makes the caller's arrays of its Fields;
     None: the Fields are wanted."""
     if as_ not in ("numpy", "torch", "dlpack"):

@@ -55,7 +55,7 @@ static struct share *share_new(forebay_batch *batch)
     return share;
 }
 
-static struct share *share_new_bytes(size_t bytes)
+struct share *share_new_bytes(size_t bytes)
 {
     struct share *share;
 
@@ -298,6 +298,8 @@ static PyGetSetDef field_getset[] = {
     { "shape", field_shape, NULL, "The sizes of all dimensions, a tuple.", NULL },
     { "dtype", field_dtype, NULL, "NumPy's name of the elements' type, or \"bfloat16\".", NULL },
     { "nbytes", field_nbytes, NULL, "The bytes of all elements.", NULL },
+    { "__cuda_array_interface__", field_cuda_array, NULL,
+      "The CUDA Array Interface, version 3; only of a field in CUDA memory.", NULL },
     { "shared", field_shared, NULL, "True: keeps its batch; False: owns a copy.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
@@ -305,7 +307,7 @@ static PyGetSetDef field_getset[] = {
 static PyMethodDef field_methods[] = {
     { "__dlpack__", (PyCFunction)(void (*)(void))field_dlpack, METH_VARARGS | METH_KEYWORDS,
       "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-      "The field as a DLPack capsule, without copying it." },
+      "The field as a DLPack capsule, without a copy unless one is asked for." },
     { "__dlpack_device__", field_dlpack_device, METH_NOARGS,
       "__dlpack_device__($self, /)\n--\n\nDLPack's (device type, device number)." },
     { NULL, NULL, 0, NULL },

@@ -1,4 +1,4 @@
-/* _face.c -- what the caller gets for a field: an array or a tensor over its memory, or the Field. */
+/* _face.c -- what the caller gets for a field: an array or a tensor over it, or the Field. */
 #include "_forebay.h"
 
 int face_set(struct face *face, PyObject *make, PyObject *dtypes, PyObject *other)

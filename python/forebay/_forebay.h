@@ -4,7 +4,8 @@
  *   _forebay.c  the module: its types and functions
  *   _budget.c   Budget
  *   _cache.c    Cache: parts of samples in the node's cache
- *   _loader.c   Loader over forebay_open, next, set, close; the GIL is released in each
+ *   _loader.c   Loader over forebay_open, next, set_epoch, close; the GIL is released in each
+ *   _control.c  the same Loader while it runs: set, statistics, log lines
  *   _batch.c    Field: one field of a batch, as a buffer; shares its batch or owns a copy
  *   _face.c     what the caller gets for a field: an array, a tensor, or the Field itself
  *   _dlpack.c   Field.__dlpack__: the same memory for whoever speaks DLPack
@@ -90,6 +91,7 @@ struct field {
 };
 
 /* NULL without an exception when there is no memory. */
+struct share *share_new_bytes(size_t bytes); /* not yet written */
 struct share *share_copy(const void *data, size_t bytes);
 void *share_bytes(struct share *share); /* of a copy */
 void share_keep(struct share *share);
@@ -123,6 +125,7 @@ PyObject *face_show(const struct face *face, PyObject *field);
 PyObject *field_capsule(PyObject *object); /* what __dlpack__() without arguments gives */
 PyObject *field_dlpack(PyObject *object, PyObject *args, PyObject *keywords);
 PyObject *field_dlpack_device(PyObject *object, PyObject *unused);
+PyObject *field_cuda_array(PyObject *object, void *unused);
 
 /* ---- _budget.c, _cache.c, _loader.c ---- */
 

@@ -36,6 +36,17 @@ def _close_all() -> None:
         loader._shut(quiet=True)
 
 
+def trim_devices() -> int:
+    """Let the device caches of all open loaders give their memory back; the bytes."""
+    given = 0
+    for loader in list(_open_loaders):
+        try:
+            given += loader._native.device_trim(2**63)
+        except (AttributeError, _forebay.StoppedError, _forebay.ForkedError):
+            pass  # half-made, closed or another process's
+    return given
+
+
 def _end_thread_at_exit() -> None:
     """A thread that still waits for batches while the interpreter ends does so without a word."""
     if _exiting and threading.current_thread() is not threading.main_thread():
@@ -278,13 +289,14 @@ class _Place:
         self.ahead: Ahead | None = None
         self.start = self.state = ""  # with `ahead`: before the first batch, after the last taken
 
-    def start_ahead(self, native: Any, work: Callable[[dict], Any]) -> None:
+    def start_ahead(self, native: Any, work: Callable[[dict], Any]) -> Ahead:
         def take() -> Any:
             fields = native.next(SLICE_S)
             return END if fields is None else AGAIN if fields is False else fields
 
         self.start = self.state = native.state_save()
         self.ahead = Ahead(take, native.state_save, work, 1, "forebay-transform")
+        return self.ahead
 
     def epoch(self, native: Any) -> int:
         """The epoch of its last batch."""
@@ -305,6 +317,7 @@ class _Epoch:
     def __init__(self, loader: Loader, place: _Place) -> None:
         self._loader = loader
         self._native = loader._native
+        self._transform = loader._transform
         self._place = place
         if place.ahead is not None:
             place.ahead.watch(self)
@@ -332,9 +345,8 @@ class _Epoch:
                 raise
             if batch is END and place.resumed:
                 # The state was of an epoch's end: that one is finished, this iter() is the next.
-                if place.ahead is not None:
-                    place.start_ahead(self._native, self._loader._transform)
-                    place.ahead.watch(self)
+                if self._transform is not None:
+                    place.start_ahead(self._native, self._transform).watch(self)
                 batch = self._take(place)
             place.resumed = False
             if batch is not END:
