@@ -1,8 +1,11 @@
 """What the package shows: every name with its docstring, and the stubs beside it."""
 
 import inspect
+import pathlib
+import shutil
 import subprocess
 import sys
+import sysconfig
 
 import pytest
 
@@ -48,3 +51,16 @@ def test_the_stubs_agree_with_the_package(tmp_path):
                            "--allowlist", str(known), "--ignore-unused-allowlist"], cwd=tmp_path,
                           capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_extension_compiles_against_the_full_api():
+    """As a free-threaded CPython needs it, which has no stable ABI; its own headers, where it is one."""
+    folder = pathlib.Path(__file__).resolve().parents[2]
+    headers = sysconfig.get_paths()["include"]
+    if not shutil.which("cc") or not pathlib.Path(headers, "Python.h").exists():
+        pytest.skip("no compiler or no Python.h here")
+    done = subprocess.run(["cc", "-std=c17", "-D_GNU_SOURCE", "-fsyntax-only", "-Wall", "-Wextra",
+                           "-Werror", "-I", headers, "-I", folder / "include",
+                           *sorted((folder / "python/forebay").glob("*.c"))],
+                          capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
