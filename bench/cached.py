@@ -127,19 +127,30 @@ def memory_bytes():
     return private * 1024 + sum(files.values())
 
 
+def processor_seconds():
+    """Of this process and its workers so far."""
+    ticks = 0
+    for pid in (os.getpid(), *(process.pid for process in multiprocessing.active_children())):
+        with open(f"/proc/{pid}/stat") as file:
+            ticks += sum(map(int, file.read().rpartition(")")[2].split()[11:13]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def measure(dataset, args):
-    """Hit rate and samples/s of all epochs but the first; the largest memory."""
+    """Hit rate, samples/s and processor time of all epochs but the first; the largest memory."""
     warnings.filterwarnings("ignore", "This DataLoader will create")  # more workers than cores
     loader = torch.utils.data.DataLoader(
         dataset, batch_size=args.batch, shuffle=True, num_workers=args.workers, persistent_workers=True,
         generator=torch.Generator().manual_seed(0))
-    peak, seconds, before, counts = 0, 0.0, (0, 0), (0, 0)
+    peak, seconds, spent, before, counts = 0, 0.0, 0.0, (0, 0), (0, 0)
     for epoch in range(args.epochs):
         began = time.perf_counter()
         for batch in loader:
             assert batch["voxel"].shape[0] <= args.batch
         if epoch:
             seconds += time.perf_counter() - began
+        else:
+            spent = processor_seconds()
         peak = max(peak, memory_bytes())
         if hasattr(dataset, "cache_stats"):
             stats = dataset.cache_stats()
@@ -147,7 +158,8 @@ def measure(dataset, args):
             before = before if epoch else counts
     hits, misses = counts[0] - before[0], counts[1] - before[1]
     return {"memory_mb": peak / 1e6, "hit_rate": hits / max(1, hits + misses),
-            "samples_per_s": len(dataset) * (args.epochs - 1) / seconds}
+            "samples_per_s": len(dataset) * (args.epochs - 1) / seconds,
+            "processor_ms": (processor_seconds() - spent) / len(dataset) / (args.epochs - 1) * 1e3}
 
 
 def available_bytes():
@@ -176,7 +188,7 @@ def tell(frames, limit, rows, args):
           f"{args.workers} workers, epochs 2 to {args.epochs}")
     for name, row in rows.items():
         print(f"  {name:26} {row['cache_mb']:8.0f} MB of cache  {row['hit_rate']:7.1%} hits "
-              f"{row['samples_per_s']:8.1f} samples/s")
+              f"{row['samples_per_s']:8.1f} samples/s {row['processor_ms']:7.2f} ms of processors each")
     ours = rows["forebay.Cached"]["cache_mb"] * 1e6
     # Beside the cache a worker has the batch it is making, and some buffers.
     reached = ours <= limit + args.workers * (2e6 + args.batch * frames.sample_bytes)

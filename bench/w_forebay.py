@@ -2,9 +2,10 @@
 takes a dict and returns an object with .epoch() (an iterator of batches), .n (samples an epoch) and
 .bytes (an epoch's, as the peers count them).
 
-    PYTHONPATH=bench python BENCH.py --workload forebay --loader lidar15 --config '{"w": 2}'
+    PYTHONPATH=bench/beside:bench python BENCH.py --workload lidar15 --loader forebay --config '{"w": 2}'
 
-or, in a workload's own module, `from w_forebay import lidar15 as forebay`. In the dict: `w` workers, `pf`
+(bench/beside gives each workload's module the function; or write `from w_forebay import lidar15 as forebay`
+there, or --workload forebay --loader lidar15). In the dict: `w` workers, `pf`
 batches in flight, `memory`, `as_`, and `settings`, any keys of the configuration.
 
     python bench/w_forebay.py [WORKLOAD ...]       is each of them for two epochs, by itself
@@ -95,8 +96,10 @@ def jpeg(cfg):
     wanted = int(os.environ.get("JPEG_N", 1024))
     flat = (DATA / "jpeg/00000.jpg").exists()
     path = f"{DATA}/jpeg/{{00000..{wanted - 1:05d}}}.jpg" if flat else f"{DATA}/jpeg/**/*.jpg"
-    each = _size("jpeg", "**/*.jpg")
-    return Entry(cfg, lambda n: n * each, "1GiB", **{
+    files = [DATA / f"jpeg/{i:05d}.jpg" for i in range(wanted)] if flat else \
+        sorted((DATA / "jpeg").glob("**/*.jpg"))
+    read = sum(file.stat().st_size for file in files)
+    return Entry(cfg, lambda n: read * n // len(files), "1GiB", **{
         "source.kind": "images", "source.path": path, "source.size": 224, "source.crop": "random",
         "source.layout": "chw", "source.mean": [0.485, 0.456, 0.406],
         "source.std": [0.229, 0.224, 0.225], "batch.size": 64, "order.drop_last": True,
@@ -110,8 +113,8 @@ def audio(cfg):
         manifest = DATA / "audio/manifest.jsonl"
     with open(manifest) as lines:
         seconds = [json.loads(line)["duration"] for line in lines if line.strip()]
-    each = sum(seconds) / len(seconds) * 16000 * 2
-    return Entry(cfg, lambda n: int(n * each), "1GiB", **{
+    decoded = sum(int(each * 16000) * 2 for each in seconds)
+    return Entry(cfg, lambda n: decoded * n // len(seconds), "1GiB", **{
         "source.kind": "audio", "source.path": str(manifest), "batch.collate": "pad",
         "batch.size": 16, "order.drop_last": True, "memory.cache": "off"})
 

@@ -241,7 +241,8 @@ def step_extension(step):
                               check=True).stdout.strip() for name in ("libasan.so", "libubsan.so")]
     # The sources' values are tested with the command in the step "address".
     tests = [f"tests/python/test_{name}.py" for name in
-             ("arrays", "cached", "errors", "process", "settings", "state", "values")]
+             ("arrays", "cached", "errors", "free_threads", "process", "settings", "state",
+              "values")]
     run_pytest(step, path / "cli/forebay", tests, python=PYTHON_OLD, env={
         **SANITIZERS, "ASAN_OPTIONS": "detect_leaks=0", "LD_PRELOAD": " ".join(runtime),
         "PYTHONPATH": str(package), "PYTHONMALLOC": "malloc", "FOREBAY_SANITIZED": "1"})

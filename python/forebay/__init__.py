@@ -18,7 +18,8 @@ from .program import plan, run
 __version__ = _forebay.version
 
 # Imported when they are asked for: they bring nothing that a plain Loader needs.
-_LATER = {"Cached": "cached", "DeviceLoader": "device", "DeviceDataset": "device", "retry_on_oom": "device"}
+_LATER = {"Cached": "cached", "DeviceLoader": "device", "DeviceDataset": "device",
+          "retry_on_oom": "device"}
 
 # The exceptions are made from the statuses of forebay.h, so the list is there.
 _ERRORS = [name for name in dir(_forebay) if name.endswith("Error") and name != "Error"]

@@ -26,3 +26,9 @@ from .program import plan as plan
 from .program import run as run
 
 __version__: str
+__all__ = [
+    "BadConfigError", "BadDataError", "BadStateError", "BadUseError", "Budget", "Cached",
+    "DeviceDataset", "DeviceLoader", "Error", "ForebayWarning", "ForkedError", "HeldError",
+    "IoError", "Loader", "MemoryMonitor", "MissingError", "NoDeviceError", "NoMemoryError",
+    "NotBuiltError", "OverBudgetError", "plan", "retry_on_oom", "run", "StoppedError",
+]

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    Convert = Callable[[dict], dict]
+    _Face = tuple[Callable[..., Any], tuple | None, Callable[[Any], Any] | None]
+
+_HOST = 1  # DLPack's code
 
 
 def _bfloat16(numpy: Any) -> Any:
@@ -31,28 +33,23 @@ def _bfloat16(numpy: Any) -> Any:
     return numpy.dtype(ml_dtypes.bfloat16)
 
 
-def to_numpy() -> Convert:
+def _to_numpy() -> _Face:
     """Arrays over the fields' own memory; each keeps what it needs alive."""
     import numpy
 
-    asarray = numpy.asarray
-    kinds: dict[str, Any] = {}
+    kinds: list[Any] = []
 
-    def convert_bfloat16(field: Any) -> Any:
-        if "bfloat16" not in kinds:
-            kinds["bfloat16"] = _bfloat16(numpy)
-        return asarray(field).view(kinds["bfloat16"])
-
-    def convert(fields: dict) -> dict:
-        try:
-            return {name: convert_bfloat16(field) if field.dtype == "bfloat16" else asarray(field)
-                    for name, field in fields.items()}
-        except BufferError as error:
+    def other(field: Any) -> Any:
+        if field.__dlpack_device__()[0] != _HOST:
             raise _forebay.BadUseError(
                 "these batches lie in device memory, which NumPy cannot reach: use as_=\"torch\" "
-                "or as_=\"dlpack\", or device.kind: host") from error
+                "or as_=\"dlpack\", or device.kind: host")
+        if not kinds:
+            kinds.append(_bfloat16(numpy))
+        return numpy.ndarray(field.shape, kinds[0], field)
 
-    return convert
+    dtypes = tuple(None if name == "bfloat16" else numpy.dtype(name) for name in _forebay.dtypes)
+    return numpy.ndarray, dtypes, other
 
 
 def import_torch(why: str) -> Any:
@@ -65,36 +62,31 @@ def import_torch(why: str) -> Any:
     return torch
 
 
-def to_torch(pin: bool = False) -> Convert:
+def _to_torch(pin: bool) -> _Face:
     """Tensors over the fields' own memory, or copies in torch's pinned memory."""
     torch = import_torch("pin=True" if pin else 'as_="torch"')
     # torch.from_dlpack asks about devices and streams first, in Python, which takes longer than the
     # tensor; a field's capsule needs none of that.
     from_dlpack = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
     if not pin:
-        return lambda fields: {name: from_dlpack(field.__dlpack__())
-                               for name, field in fields.items()}
+        return from_dlpack, None, None
     if not torch.cuda.is_available():
         raise _forebay.NoDeviceError(
             "pin=True: torch finds no CUDA device here, so there is no pinned memory to hand out; "
             "leave pin away on this machine")
-    return lambda fields: {name: from_dlpack(field.__dlpack__()).pin_memory()
-                           for name, field in fields.items()}
+    return lambda capsule: from_dlpack(capsule).pin_memory(), None, None
 
 
-def converter(as_: str, pin: bool) -> Convert:
-    """What turns the extension's dict of Fields into the caller's dict of arrays."""
+def face(as_: str, pin: bool) -> _Face | None:
+    """What the extension's Loader.show() takes, so that it makes the caller's arrays of its Fields;
+    None: the Fields are wanted."""
     if as_ not in ("numpy", "torch", "dlpack"):
         raise ValueError(f'as_ is "numpy", "torch" or "dlpack", not {as_!r}')
-    if pin:
-        if as_ == "dlpack":
-            raise ValueError('pin=True gives torch tensors: use it with as_="torch"')
-        return to_torch(pin=True)
-    if as_ == "torch":
-        return to_torch()
-    if as_ == "dlpack":
-        return lambda fields: fields
-    return to_numpy()
+    if pin and as_ == "dlpack":
+        raise ValueError('pin=True gives torch tensors: use it with as_="torch"')
+    if pin or as_ == "torch":
+        return _to_torch(pin)
+    return _to_numpy() if as_ == "numpy" else None
 
 
 def loaded(name: str) -> Any:

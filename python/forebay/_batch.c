@@ -10,11 +10,24 @@
 
 static const struct {
     const char *name, *numpy;
-} dtypes[] = {
+} dtypes[DTYPES] = {
 #define FOREBAY_X(name, bytes, text, numpy, dlpack) [FOREBAY_##name] = { text, numpy },
     FOREBAY_DTYPE_MAP(FOREBAY_X)
 #undef FOREBAY_X
 };
+
+PyObject *dtype_names(void)
+{
+    PyObject *names = PyTuple_New(DTYPES);
+
+    for (Py_ssize_t i = 0; names && i < DTYPES; i++) {
+        PyObject *name = PyUnicode_FromString(dtypes[i].numpy);
+
+        if (!name || PyTuple_SetItem(names, i, name))
+            Py_CLEAR(names);
+    }
+    return names;
+}
 
 /* The letters of the struct module. 64 bits are `l`, not `q`: that is NumPy's int64 on Linux. */
 static const char *format_of(forebay_dtype dtype)
@@ -42,19 +55,32 @@ static struct share *share_new(forebay_batch *batch)
     return share;
 }
 
-static struct share *share_new_bytes(size_t bytes)
+struct share *share_new_bytes(size_t bytes)
 {
-    size_t step = bytes >= HUGE_FROM ? HUGE_BYTES : 64;
-    size_t whole = (COPY_OFFSET + bytes + step - 1) / step * step;
-    struct share *share = aligned_alloc(step, whole);
+    struct share *share;
 
+    if (bytes < HUGE_FROM) { /* malloc and a gap are quicker than a search for aligned memory */
+        share = malloc(sizeof(*share) + COPY_ALIGN + bytes);
+    } else {
+        size_t whole = (sizeof(*share) + COPY_ALIGN + bytes + HUGE_BYTES - 1) / HUGE_BYTES *
+                       HUGE_BYTES;
+
+        share = aligned_alloc(HUGE_BYTES, whole);
+        if (share) /* each small page would be a fault; this is only a wish */
+            madvise(share, whole, MADV_HUGEPAGE);
+    }
     if (!share)
         return NULL;
-    if (step == HUGE_BYTES) /* each small page would be a fault; this is only a wish */
-        madvise(share, whole, MADV_HUGEPAGE);
     atomic_init(&share->references, 1);
     share->batch = NULL;
     return share;
+}
+
+void *share_bytes(struct share *share)
+{
+    uintptr_t behind = (uintptr_t)(share + 1);
+
+    return (void *)((behind + COPY_ALIGN - 1) & ~(uintptr_t)(COPY_ALIGN - 1));
 }
 
 struct share *share_copy(const void *data, size_t bytes)
@@ -62,7 +88,7 @@ struct share *share_copy(const void *data, size_t bytes)
     struct share *share = share_new_bytes(bytes);
 
     if (share)
-        memcpy((char *)share + COPY_OFFSET, data, bytes);
+        memcpy(share_bytes(share), data, bytes);
     return share;
 }
 
@@ -82,15 +108,23 @@ void share_drop(struct share *share)
 
 /* ---- Fields ---- */
 
+/* Where shape and strides stand: inside, as long as there are few. */
+static bool field_room(struct field *self, int ndim)
+{
+    self->ndim = ndim;
+    self->shape = self->inside;
+    if (ndim > FIELD_DIMS_INSIDE)
+        self->shape = malloc(2 * (size_t)ndim * sizeof(*self->shape));
+    self->strides = self->shape ? self->shape + ndim : NULL;
+    return self->shape;
+}
+
 static bool field_lay_out(struct field *self, const forebay_field *from)
 {
     Py_ssize_t step = (Py_ssize_t)forebay_dtype_bytes(from->dtype);
 
-    self->ndim = (int)from->ndim;
-    self->shape = malloc((2 * from->ndim + 1) * sizeof(*self->shape));
-    if (!self->shape)
+    if (!field_room(self, (int)from->ndim))
         return false;
-    self->strides = self->shape + from->ndim;
     for (unsigned i = from->ndim; i-- > 0;) {
         self->shape[i] = (Py_ssize_t)from->shape[i];
         self->strides[i] = step;
@@ -117,7 +151,7 @@ static PyObject *field_new(const struct module_state *state, const forebay_batch
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    self->data = share ? from->data : (char *)self->share + COPY_OFFSET;
+    self->data = share ? from->data : share_bytes(self->share);
     self->bytes = from->bytes;
     self->dtype = from->dtype;
     self->device_type = batch->device_type;
@@ -133,36 +167,36 @@ PyObject *field_of_bytes(const struct module_state *state, size_t bytes, void **
         return NULL;
     *self = (struct field){ .ob_base = self->ob_base,
                             .share = share_new_bytes(bytes),
-                            .shape = malloc(2 * sizeof(*self->shape)),
                             .bytes = bytes,
                             .dtype = FOREBAY_U8,
-                            .ndim = 1,
                             .device_type = 1 };
-    if (!self->share || !self->shape) {
+    if (!self->share || !field_room(self, 1)) {
         Py_DECREF(self);
         return PyErr_NoMemory();
     }
-    self->strides = self->shape + 1;
     self->shape[0] = (Py_ssize_t)bytes;
     self->strides[0] = 1;
-    *data = self->data = (char *)self->share + COPY_OFFSET;
+    *data = self->data = share_bytes(self->share);
     return (PyObject *)self;
 }
 
-static int add_field(PyObject *fields, const struct module_state *state,
+static int add_field(PyObject *fields, const struct module_state *state, const struct face *face,
                      const forebay_batch *batch, const forebay_field *from, struct share *share)
 {
     PyObject *name = PyUnicode_InternFromString(from->name);
     bool copied = batch->device_type == 1 && from->bytes < SHARED_BYTES_MIN;
     PyObject *field = name ? field_new(state, batch, from, copied ? NULL : share) : NULL;
-    int status = field ? PyDict_SetItem(fields, name, field) : -1;
+    PyObject *shown = field ? face_show(face, field) : NULL;
+    int status = shown ? PyDict_SetItem(fields, name, shown) : -1;
 
     Py_XDECREF(name);
     Py_XDECREF(field);
+    Py_XDECREF(shown);
     return status;
 }
 
-PyObject *batch_fields(const struct module_state *state, forebay_batch *batch)
+PyObject *batch_fields(const struct module_state *state, const struct face *face,
+                       forebay_batch *batch)
 {
     struct share *share = share_new(batch);
     PyObject *fields;
@@ -173,7 +207,7 @@ PyObject *batch_fields(const struct module_state *state, forebay_batch *batch)
     }
     fields = PyDict_New();
     for (size_t i = 0; fields && i < batch->field_count; i++)
-        if (add_field(fields, state, batch, &batch->fields[i], share))
+        if (add_field(fields, state, face, batch, &batch->fields[i], share))
             Py_CLEAR(fields);
     share_drop(share); /* of a batch of small fields this was the only one */
     return fields;
@@ -186,7 +220,8 @@ static void field_dealloc(PyObject *object)
 
     if (self->share)
         share_drop(self->share);
-    free(self->shape);
+    if (self->shape != self->inside)
+        free(self->shape);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -215,7 +250,7 @@ static int field_getbuffer(PyObject *object, Py_buffer *view, int flags)
     return 0;
 }
 
-static PyObject *field_shape(PyObject *object, void *unused)
+PyObject *field_shape(PyObject *object, void *unused)
 {
     const struct field *self = (struct field *)object;
     PyObject *shape = PyTuple_New(self->ndim);
@@ -263,6 +298,8 @@ static PyGetSetDef field_getset[] = {
     { "shape", field_shape, NULL, "The sizes of all dimensions, a tuple.", NULL },
     { "dtype", field_dtype, NULL, "NumPy's name of the elements' type, or \"bfloat16\".", NULL },
     { "nbytes", field_nbytes, NULL, "The bytes of all elements.", NULL },
+    { "__cuda_array_interface__", field_cuda_array, NULL,
+      "The CUDA Array Interface, version 3; only of a field in CUDA memory.", NULL },
     { "shared", field_shared, NULL, "True: keeps its batch; False: owns a copy.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };
@@ -270,7 +307,7 @@ static PyGetSetDef field_getset[] = {
 static PyMethodDef field_methods[] = {
     { "__dlpack__", (PyCFunction)(void (*)(void))field_dlpack, METH_VARARGS | METH_KEYWORDS,
       "__dlpack__($self, *, stream=None, max_version=None, dl_device=None, copy=None)\n--\n\n"
-      "The field as a DLPack capsule, without copying it." },
+      "The field as a DLPack capsule, without a copy unless one is asked for." },
     { "__dlpack_device__", field_dlpack_device, METH_NOARGS,
       "__dlpack_device__($self, /)\n--\n\nDLPack's (device type, device number)." },
     { NULL, NULL, 0, NULL },

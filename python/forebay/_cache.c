@@ -23,7 +23,7 @@ struct cache {
     forebay_cache *cache;
     struct lines *lines;
     uint64_t items;
-    bool lap; /* the last get ended a round of as many uses as there are items */
+    atomic_bool lap; /* a get ended a round of as many uses as there are items */
 };
 
 struct head {
@@ -207,7 +207,8 @@ static PyObject *cache_get(PyObject *object, PyObject *number)
     Py_END_ALLOW_THREADS
     if (status < 0)
         return errors_raise(state_of(object), &error);
-    self->lap = item.use && item.use % self->items == 0;
+    if (item.use && item.use % self->items == 0)
+        self->lap = true;
     if (status == FOREBAY_MISS)
         Py_RETURN_NONE;
     list = parts_of(self, &item, &status, &error);
@@ -358,7 +359,7 @@ static PyObject *cache_lines(PyObject *object, PyObject *unused)
 static PyObject *cache_lap(PyObject *object, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(((struct cache *)object)->lap);
+    return PyBool_FromLong(atomic_exchange(&((struct cache *)object)->lap, false));
 }
 
 static PyObject *cache_pending(PyObject *object, void *unused)
@@ -368,7 +369,7 @@ static PyObject *cache_pending(PyObject *object, void *unused)
 }
 
 static PyGetSetDef cache_getset[] = {
-    { "lap", cache_lap, NULL, "True: the last get ended a round of all items.", NULL },
+    { "lap", cache_lap, NULL, "True, once: a get ended a round of all items.", NULL },
     { "pending", cache_pending, NULL, "True: lines() has something to say.", NULL },
     { NULL, NULL, NULL, NULL, NULL },
 };

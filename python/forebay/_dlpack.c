@@ -83,13 +83,13 @@ static uint8_t code_of(forebay_dtype dtype)
 }
 
 static void fill_tensor(struct dl_tensor *tensor, const struct field *field, void *data,
-                        int64_t *numbers)
+                        bool on_host, int64_t *numbers)
 {
     size_t item = forebay_dtype_bytes(field->dtype);
 
     *tensor = (struct dl_tensor){
         .data = data,
-        .device = { field->device_type, field->device_id },
+        .device = { on_host ? DL_HOST : field->device_type, on_host ? 0 : field->device_id },
         .ndim = field->ndim,
         .dtype = { code_of(field->dtype), (uint8_t)(item * 8), 1 },
         .shape = numbers,
@@ -101,6 +101,32 @@ static void fill_tensor(struct dl_tensor *tensor, const struct field *field, voi
     }
 }
 
+/* A copy in host memory, wherever the field is. NULL: no memory, or an exception is set. */
+static struct share *copy_to_host(const struct field *field)
+{
+    const forebay_batch *batch = field->share->batch;
+    struct share *copy;
+    forebay_error error = { .status = FOREBAY_OK };
+    int status = FOREBAY_OK;
+
+    if (field->device_type == DL_HOST)
+        return share_copy(field->data, field->bytes);
+    copy = share_new_bytes(field->bytes);
+    if (!copy)
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    for (size_t i = 0; i < batch->field_count; i++)
+        if (batch->fields[i].data == field->data)
+            status = forebay_batch_read(batch, &batch->fields[i], share_bytes(copy), &error);
+    Py_END_ALLOW_THREADS
+    if (!status)
+        return copy;
+    share_drop(copy);
+    PyErr_SetString(PyExc_BufferError, error.message);
+    return NULL;
+}
+
+/* `copy`: it is one in host memory. NULL: as above. */
 static struct exported *export_field(const struct field *field, bool versioned, bool copy)
 {
     struct exported *exported = calloc(1, sizeof(*exported) +
@@ -111,12 +137,12 @@ static struct exported *export_field(const struct field *field, bool versioned, 
         return NULL;
     exported->share = field->share;
     if (copy) {
-        exported->share = share_copy(field->data, field->bytes);
+        exported->share = copy_to_host(field);
         if (!exported->share) {
             free(exported);
             return NULL;
         }
-        data = (char *)exported->share + COPY_OFFSET;
+        data = share_bytes(exported->share);
     } else {
         share_keep(field->share);
     }
@@ -127,11 +153,11 @@ static struct exported *export_field(const struct field *field, bool versioned, 
         managed->context = exported;
         managed->deleter = delete_versioned;
         managed->flags = copy ? DL_IS_COPIED : 0;
-        fill_tensor(&managed->tensor, field, data, exported->numbers);
+        fill_tensor(&managed->tensor, field, data, copy, exported->numbers);
     } else {
         exported->as.plain.context = exported;
         exported->as.plain.deleter = delete_plain;
-        fill_tensor(&exported->as.plain.tensor, field, data, exported->numbers);
+        fill_tensor(&exported->as.plain.tensor, field, data, copy, exported->numbers);
     }
     return exported;
 }
@@ -173,15 +199,18 @@ static int read_max_version(PyObject *max_version, bool *versioned)
     return number == -1 && PyErr_Occurred() ? -1 : 0;
 }
 
-static int check_device(const struct field *field, PyObject *dl_device)
+/* *to_host: it lies on a device and is wanted in host memory. */
+static int check_device(const struct field *field, PyObject *dl_device, bool *to_host)
 {
     int type, id;
 
+    *to_host = false;
     if (is_none(dl_device))
         return 0;
     if (!PyArg_ParseTuple(dl_device, "ii:dl_device", &type, &id))
         return -1;
-    if (type == field->device_type && id == field->device_id)
+    *to_host = type == DL_HOST && field->device_type != DL_HOST;
+    if (*to_host || (type == field->device_type && id == field->device_id))
         return 0;
     PyErr_Format(PyExc_BufferError,
                  "this field lies on DLPack device (%d, %d) and is not copied to (%d, %d)",
@@ -229,40 +258,59 @@ static int check_stream(const struct field *field, PyObject *stream)
     return -1;
 }
 
-static int read_copy(const struct field *field, PyObject *copy, bool *wanted)
+static int read_copy(const struct field *field, PyObject *copy, bool to_host, bool *wanted)
 {
-    int truth = is_none(copy) ? 0 : PyObject_IsTrue(copy);
+    int truth = is_none(copy) ? to_host : PyObject_IsTrue(copy);
 
     if (truth < 0)
         return -1;
     *wanted = truth;
-    if (truth && field->device_type != DL_HOST) {
-        PyErr_SetString(PyExc_BufferError, "device memory is handed out without a copy only");
+    if (to_host && !truth) {
+        PyErr_SetString(PyExc_BufferError,
+                        "from device to host memory is a copy, which copy=False forbids");
+        return -1;
+    }
+    if (truth && field->device_type != DL_HOST && !to_host) {
+        PyErr_SetString(PyExc_BufferError, "a copy of device memory is made in host memory only: "
+                                           "ask with dl_device=(1, 0)");
         return -1;
     }
     return 0;
+}
+
+static PyObject *capsule_of(const struct field *field, bool versioned, bool copied)
+{
+    struct exported *exported = export_field(field, versioned, copied);
+    PyObject *capsule;
+
+    if (!exported)
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    capsule = PyCapsule_New(exported, versioned ? "dltensor_versioned" : "dltensor", capsule_drop);
+    if (!capsule)
+        exported_free(exported);
+    return capsule;
+}
+
+PyObject *field_capsule(PyObject *object)
+{
+    const struct field *field = (struct field *)object;
+
+    return check_stream(field, NULL) ? NULL : capsule_of(field, false, false);
 }
 
 PyObject *field_dlpack(PyObject *object, PyObject *args, PyObject *keywords)
 {
     static char *names[] = { "stream", "max_version", "dl_device", "copy", NULL };
     const struct field *field = (struct field *)object;
-    PyObject *stream = NULL, *max_version = NULL, *dl_device = NULL, *copy = NULL, *capsule;
-    bool versioned, copied;
-    struct exported *exported;
+    PyObject *stream = NULL, *max_version = NULL, *dl_device = NULL, *copy = NULL;
+    bool versioned, copied, to_host;
 
     if (!PyArg_ParseTupleAndKeywords(args, keywords, "|$OOOO:__dlpack__", names, &stream,
                                      &max_version, &dl_device, &copy) ||
-        check_stream(field, stream) || read_max_version(max_version, &versioned) ||
-        check_device(field, dl_device) || read_copy(field, copy, &copied))
+        read_max_version(max_version, &versioned) || check_device(field, dl_device, &to_host) ||
+        read_copy(field, copy, to_host, &copied) || (!to_host && check_stream(field, stream)))
         return NULL;
-    exported = export_field(field, versioned, copied);
-    if (!exported)
-        return PyErr_NoMemory();
-    capsule = PyCapsule_New(exported, versioned ? "dltensor_versioned" : "dltensor", capsule_drop);
-    if (!capsule)
-        exported_free(exported);
-    return capsule;
+    return capsule_of(field, versioned, copied);
 }
 
 PyObject *field_dlpack_device(PyObject *object, PyObject *unused)
@@ -271,4 +319,30 @@ PyObject *field_dlpack_device(PyObject *object, PyObject *unused)
 
     (void)unused;
     return Py_BuildValue("(ii)", field->device_type, field->device_id);
+}
+
+/* The CUDA Array Interface, version 3; bfloat16 has no name there. The batch's copy is over for
+ * CUDA's legacy default stream, which is 1. */
+PyObject *field_cuda_array(PyObject *object, void *unused)
+{
+    static const char kinds[] = "iufVVcb"; /* by DLPack's code */
+    const struct field *field = (struct field *)object;
+    uint8_t code = code_of(field->dtype);
+    size_t item = forebay_dtype_bytes(field->dtype);
+    PyObject *shape;
+
+    (void)unused;
+    if (field->device_type != DL_CUDA || kinds[code] == 'V') {
+        PyErr_SetString(PyExc_AttributeError, field->device_type != DL_CUDA
+                                                  ? "this field is not in CUDA memory"
+                                                  : "bfloat16 has no name there: use DLPack");
+        return NULL;
+    }
+    shape = field_shape(object, NULL);
+    if (!shape)
+        return NULL;
+    return Py_BuildValue("{s:N,s:N,s:(NO),s:i,s:O,s:i}", "shape", shape, "typestr",
+                         PyUnicode_FromFormat("%c%c%zu", item > 1 ? '<' : '|', kinds[code], item),
+                         "data", PyLong_FromVoidPtr(field->data), Py_False, "version", 3, "strides",
+                         Py_None, "stream", 1);
 }

@@ -11,6 +11,15 @@ static int add_type(PyObject *module, PyTypeObject **out, PyType_Spec *spec)
     return PyModule_AddType(module, *out);
 }
 
+static int add_dtypes(PyObject *module)
+{
+    PyObject *names = dtype_names();
+    int status = names ? PyModule_AddObjectRef(module, "dtypes", names) : -1;
+
+    Py_XDECREF(names);
+    return status;
+}
+
 static int module_exec(PyObject *module)
 {
     struct module_state *state = PyModule_GetState(module);
@@ -19,7 +28,7 @@ static int module_exec(PyObject *module)
         add_type(module, &state->budget_type, &budget_spec) ||
         add_type(module, &state->cache_type, &cache_spec) ||
         add_type(module, &state->field_type, &field_spec) ||
-        PyModule_AddStringConstant(module, "version", FOREBAY_VERSION))
+        add_dtypes(module) || PyModule_AddStringConstant(module, "version", FOREBAY_VERSION))
         return -1;
     return 0;
 }

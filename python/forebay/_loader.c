@@ -1,42 +1,13 @@
-/*
- * _loader.c -- Loader over forebay_open, next, set, close; the GIL is released in each.
- *
- * forebay.h allows one thread at a time for most calls and any thread for some. Python's threads
- * need not know: `turn` puts the former in line, `gate` lets close wait until all have left.
- */
-#include "_forebay.h"
+/* _loader.c -- Loader over forebay_open, next, set_epoch, close; the GIL is released in each. */
+#include "_loader.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 /* How long a wait may keep Ctrl-C, or a close in another thread, from being seen. */
 #define SLICE_NS ((uint64_t)50 * 1000 * 1000)
-
-struct loader {
-    PyObject_HEAD
-    pid_t owner; /* in any other process not even the locks may be touched */
-    struct lines *lines;
-    struct opening *opening; /* only during forebay_open */
-    pthread_mutex_t turn; /* taken after entering; held during the calls that need to be alone */
-    pthread_mutex_t gate;
-    pthread_cond_t left;
-    /* under gate */
-    forebay_loader *loader; /* NULL: closed */
-    unsigned inside;
-    bool closing;
-    /* by whoever has the turn */
-    bool delivered;
-    uint64_t epoch; /* of the last batch delivered */
-};
-
-static const struct module_state *state_of(PyObject *object)
-{
-    return PyType_GetModuleState(Py_TYPE(object));
-}
 
 static int fail(forebay_error *error, forebay_status status, const char *message)
 {
@@ -45,16 +16,16 @@ static int fail(forebay_error *error, forebay_status status, const char *message
     return status;
 }
 
-static bool is_foreign(const struct loader *self)
+bool loader_is_foreign(const struct loader *self)
 {
     return self->owner != getpid();
 }
 
 /* ---- In and out; all of these run without the GIL ---- */
 
-static int enter(struct loader *self, bool alone, forebay_error *error)
+int loader_enter(struct loader *self, bool alone, forebay_error *error)
 {
-    if (is_foreign(self))
+    if (loader_is_foreign(self))
         return fail(error, FOREBAY_FORKED,
                     "this loader was opened by the process that forked this one: open a loader "
                     "of its own here");
@@ -70,7 +41,7 @@ static int enter(struct loader *self, bool alone, forebay_error *error)
     return FOREBAY_OK;
 }
 
-static void leave(struct loader *self, bool alone)
+void loader_leave(struct loader *self, bool alone)
 {
     if (alone)
         pthread_mutex_unlock(&self->turn);
@@ -84,7 +55,7 @@ static void close_now(struct loader *self)
 {
     forebay_loader *loader;
 
-    if (is_foreign(self))
+    if (loader_is_foreign(self))
         return;
     pthread_mutex_lock(&self->gate);
     self->closing = true;
@@ -151,7 +122,7 @@ static int open_now(struct loader *self, const forebay_options *options)
     self->opening = NULL;
     if (status) {
         if (!opening.interrupted) /* else the signal's exception is set already */
-            errors_raise(state_of((PyObject *)self), &error);
+            errors_raise(loader_state((PyObject *)self), &error);
         return -1;
     }
     self->loader = loader;
@@ -189,12 +160,12 @@ static struct loader *loader_alloc(PyTypeObject *type)
     if (!self)
         return NULL;
     self->owner = getpid();
+    self->face = (struct face){ NULL, NULL, NULL };
     self->opening = NULL;
     self->loader = NULL;
     self->inside = 0;
     self->closing = false;
-    self->delivered = false;
-    self->epoch = 0;
+    atomic_init(&self->epoch, -1);
     pthread_mutex_init(&self->turn, NULL);
     pthread_mutex_init(&self->gate, NULL);
     pthread_cond_init(&self->left, NULL);
@@ -259,12 +230,13 @@ static void loader_dealloc(PyObject *object)
     Py_BEGIN_ALLOW_THREADS
     close_now(self);
     Py_END_ALLOW_THREADS
-    if (!is_foreign(self)) { /* a lock that was held at the fork stays so */
+    if (!loader_is_foreign(self)) { /* a lock that was held at the fork stays so */
         pthread_mutex_destroy(&self->turn);
         pthread_mutex_destroy(&self->gate);
         pthread_cond_destroy(&self->left);
         lines_free(self->lines);
     }
+    face_clear(&self->face);
     PyObject_Free(object);
     Py_DECREF(type);
 }
@@ -277,14 +249,12 @@ static int next_within(struct loader *self, forebay_batch **batch, uint64_t time
     int status;
 
     Py_BEGIN_ALLOW_THREADS
-    status = enter(self, true, error);
+    status = loader_enter(self, true, error);
     if (!status) {
         status = forebay_next_within(batch, self->loader, timeout_ns, error);
-        if (!status) {
-            self->delivered = true;
-            self->epoch = (*batch)->epoch;
-        }
-        leave(self, true);
+        if (!status)
+            self->epoch = (int64_t)(*batch)->epoch;
+        loader_leave(self, true);
     }
     Py_END_ALLOW_THREADS
     return status;
@@ -313,8 +283,18 @@ static PyObject *loader_next(PyObject *object, PyObject *args)
     if (status == FOREBAY_END)
         Py_RETURN_NONE;
     if (status)
-        return errors_raise(state_of(object), &error);
-    return batch_fields(state_of(object), batch);
+        return errors_raise(loader_state(object), &error);
+    return batch_fields(loader_state(object), &self->face, batch);
+}
+
+static PyObject *loader_show(PyObject *object, PyObject *args)
+{
+    PyObject *make, *dtypes, *other;
+
+    if (!PyArg_ParseTuple(args, "OOO:show", &make, &dtypes, &other) ||
+        face_set(&((struct loader *)object)->face, make, dtypes, other))
+        return NULL;
+    Py_RETURN_NONE;
 }
 
 /* ---- Epochs and state ---- */
@@ -327,13 +307,13 @@ static PyObject *count_of(PyObject *object, uint64_t (*count)(const forebay_load
     int status;
 
     Py_BEGIN_ALLOW_THREADS
-    status = enter(self, true, &error);
+    status = loader_enter(self, true, &error);
     if (!status) {
         number = count(self->loader);
-        leave(self, true);
+        loader_leave(self, true);
     }
     Py_END_ALLOW_THREADS
-    return status ? errors_raise(state_of(object), &error) : PyLong_FromUnsignedLongLong(number);
+    return status ? errors_raise(loader_state(object), &error) : PyLong_FromUnsignedLongLong(number);
 }
 
 static PyObject *loader_epoch_batches(PyObject *object, PyObject *unused)
@@ -358,15 +338,15 @@ static PyObject *loader_set_epoch(PyObject *object, PyObject *epoch)
     if (PyErr_Occurred())
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = enter(self, true, &error);
+    status = loader_enter(self, true, &error);
     if (!status) {
         status = forebay_set_epoch(self->loader, number, &error);
-        self->delivered = false;
-        leave(self, true);
+        self->epoch = -1;
+        loader_leave(self, true);
     }
     Py_END_ALLOW_THREADS
     if (status)
-        return errors_raise(state_of(object), &error);
+        return errors_raise(loader_state(object), &error);
     Py_RETURN_NONE;
 }
 
@@ -379,13 +359,13 @@ static PyObject *loader_state_save(PyObject *object, PyObject *unused)
 
     (void)unused;
     Py_BEGIN_ALLOW_THREADS
-    status = enter(self, true, &error);
+    status = loader_enter(self, true, &error);
     if (!status) {
         status = forebay_state_save(self->loader, text, &error);
-        leave(self, true);
+        loader_leave(self, true);
     }
     Py_END_ALLOW_THREADS
-    return status ? errors_raise(state_of(object), &error) : PyUnicode_FromString(text);
+    return status ? errors_raise(loader_state(object), &error) : PyUnicode_FromString(text);
 }
 
 static PyObject *loader_state_load(PyObject *object, PyObject *args)
@@ -403,119 +383,43 @@ static PyObject *loader_state_load(PyObject *object, PyObject *args)
     if (!texts)
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    status = enter(self, true, &error);
+    status = loader_enter(self, true, &error);
     if (!status) {
         status = forebay_state_load(self->loader, texts, count, &error);
-        self->delivered = false;
-        leave(self, true);
+        self->epoch = -1;
+        loader_leave(self, true);
     }
     Py_END_ALLOW_THREADS
     free(texts);
     if (status)
-        return errors_raise(state_of(object), &error);
+        return errors_raise(loader_state(object), &error);
     Py_RETURN_NONE;
 }
 
-/* ---- Live control and what is measured ---- */
-
-static PyObject *loader_set(PyObject *object, PyObject *args)
-{
-    struct loader *self = (struct loader *)object;
-    forebay_set_result result;
-    forebay_error error;
-    const char *key, *value;
-    int status;
-
-    if (!PyArg_ParseTuple(args, "ss:set", &key, &value))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    status = enter(self, false, &error);
-    if (!status) {
-        status = forebay_set(self->loader, key, value, &result, &error);
-        leave(self, false);
-    }
-    Py_END_ALLOW_THREADS
-    if (status)
-        return errors_raise(state_of(object), &error);
-    return Py_BuildValue("(ssKK)", result.old_value, result.new_value,
-                         (unsigned long long)result.held_batches,
-                         (unsigned long long)result.held_bytes);
-}
-
-/* What is measured changes while it is written, so the length may too. */
-static char *stats_text(forebay_loader *loader)
-{
-    size_t size = 16384;
-    char *text = NULL;
-
-    for (;;) {
-        char *bigger = realloc(text, size);
-        size_t needed;
-
-        if (!bigger) {
-            free(text);
-            return NULL;
-        }
-        text = bigger;
-        needed = forebay_stats_json(loader, text, size);
-        if (needed < size)
-            return text;
-        size = needed + 1024;
-    }
-}
-
-static PyObject *loader_stats(PyObject *object, PyObject *unused)
-{
-    struct loader *self = (struct loader *)object;
-    PyObject *made = NULL;
-    forebay_error error;
-    char *text = NULL;
-    int status;
-
-    (void)unused;
-    Py_BEGIN_ALLOW_THREADS
-    status = enter(self, false, &error);
-    if (!status) {
-        text = stats_text(self->loader);
-        leave(self, false);
-    }
-    Py_END_ALLOW_THREADS
-    if (status)
-        return errors_raise(state_of(object), &error);
-    made = text ? PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "backslashreplace")
-                : PyErr_NoMemory();
-    free(text);
-    return made;
-}
-
-static PyObject *loader_lines(PyObject *object, PyObject *unused)
-{
-    const struct loader *self = (struct loader *)object;
-
-    (void)unused;
-    return is_foreign(self) ? PyList_New(0) : lines_take(self->lines);
-}
-
-static PyObject *loader_pending(PyObject *object, void *unused)
-{
-    (void)unused;
-    return PyBool_FromLong(lines_pending(((struct loader *)object)->lines));
-}
+/* ---- The type ---- */
 
 static PyObject *loader_epoch(PyObject *object, void *unused)
 {
-    const struct loader *self = (struct loader *)object;
+    int64_t epoch = ((struct loader *)object)->epoch;
 
     (void)unused;
-    if (!self->delivered)
+    if (epoch < 0)
         Py_RETURN_NONE;
-    return PyLong_FromUnsignedLongLong(self->epoch);
+    return PyLong_FromLongLong(epoch);
 }
 
 static PyObject *loader_closed(PyObject *object, void *unused)
 {
+    struct loader *self = (struct loader *)object;
+    bool closed;
+
     (void)unused;
-    return PyBool_FromLong(!((struct loader *)object)->loader);
+    if (loader_is_foreign(self)) /* its lock may have been held at the fork */
+        return PyBool_FromLong(!self->loader);
+    pthread_mutex_lock(&self->gate);
+    closed = !self->loader;
+    pthread_mutex_unlock(&self->gate);
+    return PyBool_FromLong(closed);
 }
 
 static PyMethodDef loader_methods[] = {
@@ -523,6 +427,10 @@ static PyMethodDef loader_methods[] = {
       "next($self, seconds=-1.0, /)\n--\n\nThe next batch as a dict of Fields; None at the end of "
       "the epoch; "
       "False when nothing was ready in that many seconds (negative: waits for ever)." },
+    { "show", loader_show, METH_VARARGS,
+      "show($self, make, dtypes, other, /)\n--\n\nLet next() give make(shape, dtype, field) "
+      "instead of Fields, dtype from dtypes in the order of _forebay.dtypes; other(field) where "
+      "that is None or the field is not in host memory. dtypes None: make(DLPack capsule)." },
     { "close", loader_close, METH_NOARGS,
       "close($self, /)\n--\n\nStop it; more than once is allowed." },
     { "epoch_batches", loader_epoch_batches, METH_NOARGS,
@@ -538,6 +446,8 @@ static PyMethodDef loader_methods[] = {
     { "set", loader_set, METH_VARARGS,
       "set($self, key, value, /)\n--\n\nChange a live key; (old, new, held batches, held bytes)." },
     { "stats", loader_stats, METH_NOARGS, "stats($self, /)\n--\n\nWhat was measured, as JSON." },
+    { "device_trim", loader_device_trim, METH_O,
+      "device_trim($self, bytes, /)\n--\n\nLet the device cache give memory back; the bytes." },
     { "lines", loader_lines, METH_NOARGS,
       "lines($self, /)\n--\n\nLog lines since the last call: (level, text), level 1 a warning." },
     { NULL, NULL, 0, NULL },

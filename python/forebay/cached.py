@@ -134,7 +134,7 @@ class Cached:
             self._end_epoch()
         return sample
 
-    def _samples(self, indices: Sequence[Any], several: Callable[[list], Any]) -> Any:
+    def _samples(self, indices: Sequence[Any], several: Callable[[Sequence[Any]], Any]) -> Any:
         numbers = [self._number(index) for index in indices]
         samples = [_MISSING if number is None else self._find(number) for number in numbers]
         missing = [at for at, sample in enumerate(samples) if sample is _MISSING]
@@ -145,7 +145,7 @@ class Cached:
         return samples
 
     def _load(self, indices: Sequence[Any], numbers: list, samples: list, missing: list[int],
-              several: Callable[[list], Any]) -> Any:
+              several: Callable[[Sequence[Any]], Any]) -> Any:
         began = time.monotonic_ns()
         loaded = several([indices[at] for at in missing])
         load_ns = (time.monotonic_ns() - began) // len(missing)
@@ -224,7 +224,7 @@ class Cached:
         """Items, bytes, limit_bytes, hits, misses, hit_rate (None before the first use), evictions,
         processes: of all processes together. `expected` is what each policy gives in an epoch that
         uses every sample once, with what fits now."""
-        stats = dict(self._stats())
+        stats: dict[str, Any] = dict(self._stats())
         stats.pop("lap_hits")
         stats.pop("lap_misses")
         uses = stats["hits"] + stats["misses"]

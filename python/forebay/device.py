@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 from ._ahead import END, Ahead
 from ._arrays import import_torch
 from ._settings import parse_size
+from .loader import trim_devices
 
 _MB = 2**20
 
@@ -201,10 +202,11 @@ class DeviceLoader:
 
     def close(self) -> None:
         """Stop the thread, and close the inner loader if it can be closed."""
-        self._stop()
+        self._stop(wait_s=0.2)
         close = getattr(self.loader, "close", None)
         if close is not None:
-            close()
+            close()  # ends what the thread may still wait for
+        self._stop(wait_s=2.0)
 
     def _stop(self, wait_s: float | None = None) -> None:
         place = self._place
@@ -445,6 +447,7 @@ def retry_on_oom(fn: Callable[..., Result], *args: Any, **keywords: Any) -> Resu
         pass  # outside the handler: its traceback would keep fn's tensors alive
     for dataset in list(_device_datasets):
         dataset.clear()
+    trim_devices()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     return fn(*args, **keywords)

@@ -36,6 +36,17 @@ def _close_all() -> None:
         loader._shut(quiet=True)
 
 
+def trim_devices() -> int:
+    """Let the device caches of all open loaders give their memory back; the bytes."""
+    given = 0
+    for loader in list(_open_loaders):
+        try:
+            given += loader._native.device_trim(2**63)
+        except (AttributeError, _forebay.StoppedError, _forebay.ForkedError):
+            pass  # half-made, closed or another process's
+    return given
+
+
 def _end_thread_at_exit() -> None:
     """A thread that still waits for batches while the interpreter ends does so without a word."""
     if _exiting and threading.current_thread() is not threading.main_thread():
@@ -100,12 +111,13 @@ class Loader:
             raise TypeError("give memory= or budget=, not both")
         if budget is not None and not isinstance(budget, Budget):
             raise TypeError(f"budget is a forebay.Budget, not {budget!r}")
-        convert = _arrays.converter(as_, pin)
+        face = _arrays.face(as_, pin)
         file, text = config_of(config)
         self._native = _forebay.Loader(file, text, settings_of(settings, overrides),
                                        budget._native if budget is not None else None)
-        self._work = convert if transform is None else lambda fields: transform(convert(fields))
-        self._ahead_wanted = transform is not None
+        if face is not None:
+            self._native.show(*face)
+        self._transform = transform
         self._place: _Place | None = None  # of the newest iter()
         self._wanted_epoch: int | None = None
         self._resumed = False  # a state was loaded
@@ -132,8 +144,8 @@ class Loader:
             self._resumed if before is None else before.ahead is not None and not before.begun)
         self._wanted_epoch = None
         self._place = _Place(resumed)
-        if self._ahead_wanted:
-            self._place.start_ahead(self._native, self._work)
+        if self._transform is not None:
+            self._place.start_ahead(self._native, self._transform)
         return _Epoch(self, self._place)
 
     def __len__(self) -> int:
@@ -277,13 +289,14 @@ class _Place:
         self.ahead: Ahead | None = None
         self.start = self.state = ""  # with `ahead`: before the first batch, after the last taken
 
-    def start_ahead(self, native: Any, work: Callable[[dict], Any]) -> None:
+    def start_ahead(self, native: Any, work: Callable[[dict], Any]) -> Ahead:
         def take() -> Any:
             fields = native.next(SLICE_S)
             return END if fields is None else AGAIN if fields is False else fields
 
         self.start = self.state = native.state_save()
         self.ahead = Ahead(take, native.state_save, work, 1, "forebay-transform")
+        return self.ahead
 
     def epoch(self, native: Any) -> int:
         """The epoch of its last batch."""
@@ -304,7 +317,7 @@ class _Epoch:
     def __init__(self, loader: Loader, place: _Place) -> None:
         self._loader = loader
         self._native = loader._native
-        self._work = loader._work
+        self._transform = loader._transform
         self._place = place
         if place.ahead is not None:
             place.ahead.watch(self)
@@ -332,9 +345,8 @@ class _Epoch:
                 raise
             if batch is END and place.resumed:
                 # The state was of an epoch's end: that one is finished, this iter() is the next.
-                if place.ahead is not None:
-                    place.start_ahead(self._native, self._work)
-                    place.ahead.watch(self)
+                if self._transform is not None:
+                    place.start_ahead(self._native, self._transform).watch(self)
                 batch = self._take(place)
             place.resumed = False
             if batch is not END:
@@ -355,7 +367,7 @@ class _Epoch:
             if not gc.collect():  # arrays in reference cycles hold their batches, too
                 raise
             fields = self._native.next()
-        return END if fields is None else self._work(fields)
+        return END if fields is None else fields
 
 
 def _from_json(text: str) -> Any:

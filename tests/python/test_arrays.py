@@ -172,6 +172,26 @@ def test_pin_says_what_is_missing(config):
             forebay.Loader(config, pin=True)
 
 
+def test_pin_gives_torchs_own_memory_and_keeps_no_batch(config, monkeypatch):
+    """Without CUDA there is no pinned memory: what torch would do is played."""
+    torch = pytest.importorskip("torch")
+    pinned = []
+
+    def pin_memory(tensor):
+        pinned.append(tensor.clone())
+        return pinned[-1]
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    with forebay.Loader(config, pin=True) as loader:
+        batch = next(iter(loader))
+        assert {id(value) for value in batch.values()} == {id(tensor) for tensor in pinned}
+        assert numpy.array_equal(batch["points"][0].numpy(), scan(0))
+        assert held(loader) == 0
+    with pytest.raises(ValueError, match="torch"):
+        forebay.Loader(config, pin=True, as_="dlpack")
+
+
 def test_without_torch_that_is_said(python, config):
     said = python("""
         import json, sys

@@ -104,6 +104,38 @@ def test_its_state_is_of_the_last_batch_it_yielded(config):
         assert [batch["index"].tolist() for batch in loader] == expected[2:]
 
 
+def test_close_ends_a_thread_that_waits_for_the_inner_loader():
+    class Stuck:
+        """Waits until it is closed, as a loader on a network that is gone."""
+
+        def __init__(self):
+            self.closed = threading.Event()
+
+        def __iter__(self):
+            yield 1
+            self.closed.wait()
+
+        def close(self):
+            self.closed.set()
+
+    loader = forebay.DeviceLoader(Stuck(), "cpu")
+    iterator = iter(loader)
+    assert next(iterator) == 1
+    began = time.monotonic()
+    loader.close()
+    assert time.monotonic() - began < 2
+    assert not loader._place.ahead._thread.is_alive()
+
+
+def test_any_torch_device_will_do(config):
+    with forebay.DeviceLoader(forebay.Loader(config), "meta") as loader:
+        for batch in loader:
+            assert batch["points"].device.type == "meta"
+    data = forebay.DeviceDataset(Numbers(), "meta", size=4)
+    assert [data[index]["x"].device.type for index in range(8)] == ["meta"] * 8
+    assert data.cache_stats()["items"] == 4
+
+
 class Numbers:
     """A data set that counts how often it is asked."""
 
