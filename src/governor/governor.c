@@ -126,9 +126,11 @@ static void decide_and_act(struct fb_governor *governor, uint64_t now_ns)
         fb_warn(&governor->log, "%s", text);
     } else {
         tell_change(&decision, carry_out(governor, &decision), text, sizeof(text));
-        fb_say(&governor->log, "governor: %s", text);
+        if (!decision.quiet)
+            fb_say(&governor->log, "governor: %s", text);
     }
-    keep_decision(&governor->look.page, text);
+    if (!decision.quiet)
+        keep_decision(&governor->look.page, text);
     if (governor->recorder && fb_replay_write(&view, &before, &decision, governor->line))
         fb_recorder_line(governor->recorder, governor->line, strlen(governor->line));
 }

@@ -199,6 +199,7 @@ struct fb_view fb_look_view(const struct fb_look *look, const struct fb_governor
         .bytes = report->bytes,
         .batches = report->batches,
         .wait_ns = (uint64_t)(report->wait_s * 1e9),
+        .delivered_ns = report->delivered_ns,
         .delay_ns = fb_host_run_delay_ns(report->caller),
         .room = in_group ? look->host.cgroup_limit_bytes : look->host.total_bytes,
         .left = look->host.left_bytes,

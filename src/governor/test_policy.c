@@ -275,6 +275,7 @@ static void tick_reading(struct fb_view *world, uint64_t knee)
     double rate = 100e6 * (double)fb_min(world->workers, knee) / 10;
 
     world->time_ns += TICK;
+    world->delivered_ns = world->time_ns;
     world->bytes += (uint64_t)rate;
     world->batches += 2;
     world->wait_ns += TICK / 2;

@@ -200,6 +200,7 @@ static void hand_out_locked(struct fb_pipeline *pipeline, struct fb_batch *batch
     pipeline->held_bytes += batch->bytes;
     pipeline->references++;
     fb_figures_wait(&pipeline->figures, now - began_ns);
+    pipeline->figures.delivered_ns = now;
     if (!pipeline->figures.first_batch_ns)
         pipeline->figures.first_batch_ns = now - pipeline->opened_ns;
 }

@@ -114,6 +114,7 @@ static void copy_figures(struct fb_pipeline_report *report, const struct fb_figu
     report->samples = figures->samples;
     report->batches = figures->batches;
     report->bytes = figures->bytes;
+    report->delivered_ns = figures->delivered_ns;
     report->skipped = figures->skipped;
     report->replaced = figures->replaced;
     report->failed = figures->failed;

@@ -1,0 +1,26 @@
+/*
+ * trial.h -- is a new setting better than the old one? Both run in turns of a few tenths of a
+ * second, new old old new ..., so that whatever else goes on (a cache that fills, a machine that
+ * others use) meets both alike; what counts is the median of the pairs. The state is part of
+ * struct fb_past; pure, as the policy is.
+ */
+#ifndef FB_GOVERNOR_TRIAL_H
+#define FB_GOVERNOR_TRIAL_H
+#include "governor/policy.h"
+
+enum fb_trial_news {
+    FB_TRIAL_GOES_ON,
+    FB_TRIAL_CHANGE, /* it is the other setting's turn: see fb_trial_setting() */
+    FB_TRIAL_OVER,   /* see fb_trial_gain() */
+    FB_TRIAL_VOID    /* nothing was delivered: it shows nothing */
+};
+
+/* From the next look on `action` is tried at `to`, beside `old`. */
+void fb_trial_begin(const struct fb_view *now, struct fb_past *past, enum fb_action action,
+                    uint64_t old, uint64_t to);
+enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past);
+/* What should be set at present. */
+uint64_t fb_trial_setting(const struct fb_past *past);
+/* The new rate over the old one; of a trial that is over. */
+double fb_trial_gain(const struct fb_past *past);
+#endif
