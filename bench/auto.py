@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import statistics
 import subprocess
@@ -43,6 +44,11 @@ class Contestant:
         self.governor = (self.governed() - before) / (time.monotonic() - began)
         found = self.look()
         self.workers, self.prefetch = found["workers"], found["prefetch"]
+        # A trial that is under way shows nothing yet: what was there before it counts.
+        tried = re.match(r"(workers|prefetch) (\d+) -> .*: trying ",
+                         found["decisions"][-1]["text"] if found["decisions"] else "")
+        if tried:
+            setattr(self, tried[1], int(tried[2]))
         # From here on nothing is tried any more: what is measured while others run is no guide.
         subprocess.run([self.program, "set", str(self.process.pid), f"workers={self.workers}",
                         f"prefetch={self.prefetch}"], env=self.env, check=True,

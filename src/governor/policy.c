@@ -26,7 +26,6 @@
 #define CALM_SHARE 0.01
 #define IDLE_SHARE 0.1         /* of the workers' time: less is no lack of batches */
 #define CALM_WINDOWS 10
-#define HELPED 1.03            /* a trial that gains less is taken back */
 #define REST_NS (10 * SECOND)  /* after a round of trials that did not help; doubles each time */
 #define REST_MOST_NS (5 * MINUTE)
 #define DELAY_SHARE 0.2        /* of its time the trainer could have run and had no CPU */
@@ -360,11 +359,9 @@ static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past 
     enum fb_action action = (enum fb_action)past->trial;
     bool up = past->trial_new > past->trial_old;
     enum step step = action == FB_ACT_PREFETCH ? MORE_BATCHES : up ? MORE_WORKERS : FEWER_WORKERS;
-    double gain = fb_trial_gain(past);
-    bool stays = up ? gain > HELPED : gain >= 1;
     struct fb_decision decision;
 
-    if (stays) { /* and perhaps still further; but not back */
+    if (fb_trial_is_won(past)) { /* and perhaps still further; but not back */
         decision = act(now, past, action, past->trial_new,
                        up ? "more helped: it stays" : "fewer are not slower: it stays so");
         decision.from = past->trial_old;
@@ -385,7 +382,7 @@ static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past 
              "%.0f MB/s with %" PRIu64 ", %.0f MB/s with %" PRIu64 ", in turns: %+.0f%%",
              past->trial_new_rate / (double)fb_max(1, past->trial_leg / 2) / 1e6, past->trial_new,
              past->trial_old_rate / (double)fb_max(1, past->trial_leg / 2) / 1e6, past->trial_old,
-             100 * (gain - 1));
+             100 * (fb_trial_gain(past) - 1));
     return decision;
 }
 

@@ -8,10 +8,10 @@
 #define LEG_BATCHES 3       /* fewer say little about a rate */
 #define LEG_MOST_NS (5 * SECOND / 2)
 #define PAIRS 4
+#define HELPED 1.03         /* what gains less is not worth its memory */
 #define TRIAL_MOST_NS (5 * SECOND) /* then what there is must do */
-#define CLEAR_PAIRS 3       /* that agree need no more */
+#define CLEAR_PAIRS 3       /* that all gain so much need no more */
 #define CLEAR_GAIN 1.12
-#define CLEAR_LOSS 0.93
 
 static uint64_t less(uint64_t a, uint64_t b)
 {
@@ -49,11 +49,18 @@ uint64_t fb_trial_setting(const struct fb_past *past)
     return is_new(past->trial_leg) ? past->trial_new : past->trial_old;
 }
 
-static double *pair_at(struct fb_past *past, uint64_t number)
+static double pair_at(const struct fb_past *past, uint64_t number)
+{
+    const double pairs[PAIRS] = { past->pair_1, past->pair_2, past->pair_3, past->pair_4 };
+
+    return pairs[number % PAIRS];
+}
+
+static void pair_put(struct fb_past *past, uint64_t number, double gain)
 {
     double *pairs[PAIRS] = { &past->pair_1, &past->pair_2, &past->pair_3, &past->pair_4 };
 
-    return pairs[number % PAIRS];
+    *pairs[number % PAIRS] = gain;
 }
 
 /* From delivery to delivery: with large batches a look comes anywhere between two. */
@@ -71,7 +78,7 @@ static void leg_end(const struct fb_view *now, struct fb_past *past)
     if (past->trial_leg % 2) {
         fresh = is_new(past->trial_leg) ? rate : past->leg_rate;
         old = is_new(past->trial_leg) ? past->leg_rate : rate;
-        *pair_at(past, past->trial_leg / 2) = old > 0 ? fresh / old : 1;
+        pair_put(past, past->trial_leg / 2, old > 0 ? fresh / old : 1);
     }
     past->leg_rate = rate;
     if (is_new(past->trial_leg))
@@ -81,25 +88,38 @@ static void leg_end(const struct fb_view *now, struct fb_past *past)
     past->trial_leg++;
 }
 
-static bool is_clear(struct fb_past *past, uint64_t pairs)
+/* More must never lose, fewer may do so once: on a machine with moods a step that changes nothing
+ * wins every other pair, and one that hurts many. */
+static unsigned losses_allowed(const struct fb_past *past)
 {
-    bool gain = true, loss = true;
-
-    for (uint64_t i = 0; i < pairs; i++) {
-        gain = gain && *pair_at(past, i) > CLEAR_GAIN;
-        loss = loss && *pair_at(past, i) < CLEAR_LOSS;
-    }
-    return gain || loss;
+    return past->trial_new < past->trial_old;
 }
 
-static bool is_over(const struct fb_view *now, struct fb_past *past)
+static bool has_lost(const struct fb_past *past, uint64_t pairs)
+{
+    unsigned losses = 0;
+
+    for (uint64_t i = 0; i < pairs; i++)
+        losses += pair_at(past, i) < 1;
+    return losses > losses_allowed(past);
+}
+
+static bool is_clear(const struct fb_past *past, uint64_t pairs)
+{
+    for (uint64_t i = 0; i < pairs; i++)
+        if (pair_at(past, i) < CLEAR_GAIN)
+            return false;
+    return pairs >= CLEAR_PAIRS;
+}
+
+static bool is_over(const struct fb_view *now, const struct fb_past *past)
 {
     uint64_t pairs = past->trial_leg / 2;
 
     if (past->trial_leg % 2 || !pairs)
         return false;
     return pairs >= PAIRS || less(now->time_ns, past->trial_ns) >= TRIAL_MOST_NS ||
-           (pairs >= CLEAR_PAIRS && is_clear(past, pairs));
+           has_lost(past, pairs) || is_clear(past, pairs);
 }
 
 enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past)
@@ -126,6 +146,7 @@ enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past
     return FB_TRIAL_CHANGE;
 }
 
+/* The median of the pairs. */
 double fb_trial_gain(const struct fb_past *past)
 {
     double sorted[PAIRS] = { past->pair_1, past->pair_2, past->pair_3, past->pair_4 };
@@ -139,4 +160,13 @@ double fb_trial_gain(const struct fb_past *past)
             sorted[j] = larger;
         }
     return pairs ? (sorted[(pairs - 1) / 2] + sorted[pairs / 2]) / 2 : 1;
+}
+
+bool fb_trial_is_won(const struct fb_past *past)
+{
+    double gain = fb_trial_gain(past);
+
+    if (has_lost(past, fb_min(past->trial_leg / 2, PAIRS)))
+        return false;
+    return past->trial_new > past->trial_old ? gain > HELPED : gain >= 1;
 }

@@ -1,7 +1,8 @@
 /*
  * trial.h -- is a new setting better than the old one? Both run in turns of a few tenths of a
  * second, new old old new ..., so that whatever else goes on (a cache that fills, a machine that
- * others use) meets both alike; what counts is the median of the pairs. The state is part of
+ * others use) meets both alike. More must win every pair, and by a few percent; fewer must not lose
+ * more than one of four. So a trial that does not help is over soon. The state is part of
  * struct fb_past; pure, as the policy is.
  */
 #ifndef FB_GOVERNOR_TRIAL_H
@@ -21,6 +22,7 @@ void fb_trial_begin(const struct fb_view *now, struct fb_past *past, enum fb_act
 enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past);
 /* What should be set at present. */
 uint64_t fb_trial_setting(const struct fb_past *past);
-/* The new rate over the old one; of a trial that is over. */
+/* Of a trial that is over: does the new setting stay? And the new rate over the old one. */
+bool fb_trial_is_won(const struct fb_past *past);
 double fb_trial_gain(const struct fb_past *past);
 #endif
