@@ -1,9 +1,9 @@
 /*
  * trial.h -- is a new setting better than the old one? Both run in turns of a few tenths of a
  * second, new old old new ..., so that whatever else goes on (a cache that fills, a machine that
- * others use) meets both alike. More must win every pair, and by a few percent; fewer must not lose
- * more than one of four. So a trial that does not help is over soon. The state is part of
- * struct fb_past; pure, as the policy is.
+ * others use) meets both alike. The new one must not lose one pair, and more of something must win
+ * by a few percent; so a trial that does not help is over soon. The state is part of struct
+ * fb_past; pure, as the policy is.
  */
 #ifndef FB_GOVERNOR_TRIAL_H
 #define FB_GOVERNOR_TRIAL_H
