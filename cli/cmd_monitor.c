@@ -48,6 +48,8 @@ static const char help[] =
     "  forebay monitor --job 52098 -- python train.py\n"
     "  forebay monitor --pid 4711 --set monitor.alarm.system=90% --listen 9090\n";
 
+#define FIRST_NS 200000000u /* the first sample is of this long */
+
 struct monitor {
     uint64_t pid, every, samples;
     const char *job, *log, *listen;
@@ -270,6 +272,11 @@ static int watch(struct monitor *monitor, forebay_error *error)
     fb_sampler_watch(monitor->sampler, monitor->child ? monitor->child : (pid_t)monitor->pid);
     clock_gettime(CLOCK_MONOTONIC, &now);
     next = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    if (!monitor->command) { /* rates need something to count from */
+        fb_sampler_take(monitor->sampler, &monitor->sample);
+        next += FIRST_NS;
+        number = wait_next(monitor, &signals, next);
+    }
     while (!number) {
         take(monitor);
         if (!monitor->command && monitor->taken == monitor->samples)

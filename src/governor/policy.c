@@ -354,6 +354,16 @@ static struct fb_decision try_step(const struct fb_view *now, struct fb_past *pa
                                      : "the trainer waits for data: trying more, in turns");
 }
 
+static void tell_trial(struct fb_decision *decision, const struct fb_past *past)
+{
+    uint64_t pairs = fb_max(1, past->trial_leg / 2), won = fb_trial_wins(past);
+
+    snprintf(decision->figures, sizeof(decision->figures),
+             "%.0f MB/s with %" PRIu64 ", %.0f MB/s with %" PRIu64 ", won %" PRIu64 " of %" PRIu64
+             " turns", past->trial_new_rate / (double)pairs / 1e6, past->trial_new,
+             past->trial_old_rate / (double)pairs / 1e6, past->trial_old, won, pairs);
+}
+
 static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past *past)
 {
     enum fb_action action = (enum fb_action)past->trial;
@@ -372,17 +382,13 @@ static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past 
                                               : 0;
     } else {
         decision = act(now, past, action, past->trial_old,
-                       up ? "more did not help: taking it away again"
-                          : "fewer were slower: putting them back");
+                       up ? "more did not help each time: taking it away again"
+                          : "fewer were slower at times: putting them back");
         decision.from = past->trial_new;
         past->helped = 0;
         past->tried |= bit(step);
     }
-    snprintf(decision.figures, sizeof(decision.figures),
-             "%.0f MB/s with %" PRIu64 ", %.0f MB/s with %" PRIu64 ", in turns: %+.0f%%",
-             past->trial_new_rate / (double)fb_max(1, past->trial_leg / 2) / 1e6, past->trial_new,
-             past->trial_old_rate / (double)fb_max(1, past->trial_leg / 2) / 1e6, past->trial_old,
-             100 * (fb_trial_gain(past) - 1));
+    tell_trial(&decision, past);
     return decision;
 }
 

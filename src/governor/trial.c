@@ -88,13 +88,19 @@ static void leg_end(const struct fb_view *now, struct fb_past *past)
     past->trial_leg++;
 }
 
-/* On a machine with moods a step that changes nothing wins every other pair: one lost is enough. */
-static bool has_lost(const struct fb_past *past, uint64_t pairs)
+uint64_t fb_trial_wins(const struct fb_past *past)
 {
+    uint64_t pairs = fb_min(past->trial_leg / 2, PAIRS), wins = 0;
+
     for (uint64_t i = 0; i < pairs; i++)
-        if (pair_at(past, i) < 1)
-            return true;
-    return false;
+        wins += pair_at(past, i) >= 1;
+    return wins;
+}
+
+/* On a machine with moods a step that changes nothing wins every other pair: one lost is enough. */
+static bool has_lost(const struct fb_past *past)
+{
+    return fb_trial_wins(past) < fb_min(past->trial_leg / 2, PAIRS);
 }
 
 static bool is_clear(const struct fb_past *past, uint64_t pairs)
@@ -112,7 +118,7 @@ static bool is_over(const struct fb_view *now, const struct fb_past *past)
     if (past->trial_leg % 2 || !pairs)
         return false;
     return pairs >= PAIRS || less(now->time_ns, past->trial_ns) >= TRIAL_MOST_NS ||
-           has_lost(past, pairs) || is_clear(past, pairs);
+           has_lost(past) || is_clear(past, pairs);
 }
 
 enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past)
@@ -139,8 +145,8 @@ enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past
     return FB_TRIAL_CHANGE;
 }
 
-/* The median of the pairs. */
-double fb_trial_gain(const struct fb_past *past)
+/* The new rate over the old one: the median of the pairs. */
+static double gain_of(const struct fb_past *past)
 {
     double sorted[PAIRS] = { past->pair_1, past->pair_2, past->pair_3, past->pair_4 };
     uint64_t pairs = fb_min(past->trial_leg / 2, PAIRS);
@@ -157,9 +163,9 @@ double fb_trial_gain(const struct fb_past *past)
 
 bool fb_trial_is_won(const struct fb_past *past)
 {
-    double gain = fb_trial_gain(past);
+    double gain = gain_of(past);
 
-    if (has_lost(past, fb_min(past->trial_leg / 2, PAIRS)))
+    if (has_lost(past))
         return false;
     return past->trial_new > past->trial_old ? gain > HELPED : gain >= 1;
 }

@@ -12,7 +12,7 @@
 enum fb_trial_news {
     FB_TRIAL_GOES_ON,
     FB_TRIAL_CHANGE, /* it is the other setting's turn: see fb_trial_setting() */
-    FB_TRIAL_OVER,   /* see fb_trial_gain() */
+    FB_TRIAL_OVER,   /* see fb_trial_is_won() */
     FB_TRIAL_VOID    /* nothing was delivered: it shows nothing */
 };
 
@@ -22,7 +22,7 @@ void fb_trial_begin(const struct fb_view *now, struct fb_past *past, enum fb_act
 enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past);
 /* What should be set at present. */
 uint64_t fb_trial_setting(const struct fb_past *past);
-/* Of a trial that is over: does the new setting stay? And the new rate over the old one. */
+/* Of a trial that is over: does the new setting stay? And how many pairs it won. */
 bool fb_trial_is_won(const struct fb_past *past);
-double fb_trial_gain(const struct fb_past *past);
+uint64_t fb_trial_wins(const struct fb_past *past);
 #endif
