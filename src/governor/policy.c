@@ -430,6 +430,8 @@ static struct fb_decision mind_trial(const struct fb_view *now, struct fb_past *
         return end_trial(now, past, news);
     decision = act(now, past, action, fb_trial_setting(past), "the other one's turn");
     decision.quiet = true;
+    snprintf(decision.figures, sizeof(decision.figures), "%.0f MB/s before it",
+             past->leg_rate / 1e6);
     return decision;
 }
 
