@@ -331,6 +331,12 @@ static void rest(const struct fb_view *now, struct fb_past *past)
     past->tried = 0;
 }
 
+/* Steps that help are followed by larger ones. */
+static uint64_t step_size(uint64_t old, uint64_t helped)
+{
+    return helped >= 2 ? old : helped ? old / 2 : old / 4;
+}
+
 static struct fb_decision try_step(const struct fb_view *now, struct fb_past *past,
                                    const struct window *window)
 {
@@ -346,7 +352,7 @@ static struct fb_decision try_step(const struct fb_view *now, struct fb_past *pa
         return nothing();
     }
     old = setting(now, step_action(step));
-    size = fb_max(1, old / (past->helped && step != FEWER_WORKERS ? 2 : 4));
+    size = fb_max(1, step_size(old, step == FEWER_WORKERS ? 0 : past->helped));
     to = step == FEWER_WORKERS ? old - size : old + size;
     fb_trial_begin(now, past, step_action(step), old, to);
     return act(now, past, step_action(step), to,

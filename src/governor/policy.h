@@ -57,7 +57,8 @@
     X(N, trial) X(N, trial_old) X(N, trial_new)    /* a step that must prove itself: trial.h */ \
     X(N, trial_ns) X(N, trial_leg) X(R, trial_old_rate) X(R, trial_new_rate)              \
     X(N, leg_ns) X(N, leg_bytes) X(N, leg_batches) X(N, leg_delivered_ns) X(R, leg_rate)  \
-    X(T, leg_fresh) X(R, pair_1) X(R, pair_2) X(R, pair_3) X(R, pair_4)                   \
+    X(T, leg_fresh) X(R, pair_1) X(R, pair_2) X(R, pair_3)                               \
+    X(R, pair_4) X(R, pair_5) X(R, pair_6)                                                \
     X(N, tried)                                    /* steps not to be tried now, as bits */ \
     X(N, helped)                                   /* steps in a row that did */          \
     X(N, rest_ns) X(N, failures)                   /* no trial before this */             \

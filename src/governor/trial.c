@@ -7,11 +7,12 @@
 #define LEG_NS (SECOND / 5)
 #define LEG_BATCHES 3       /* fewer say little about a rate */
 #define LEG_MOST_NS (5 * SECOND / 2)
-#define PAIRS 4
+#define PAIRS 6             /* a step that changes nothing wins them all once in 64 times */
 #define HELPED 1.03         /* what gains less is not worth its memory */
-#define TRIAL_MOST_NS (5 * SECOND) /* then what there is must do */
-#define CLEAR_PAIRS 3       /* that all gain so much need no more */
-#define CLEAR_GAIN 1.12
+#define TRIAL_LONG_NS (8 * SECOND) /* slow batches: then fewer must do */
+#define PAIRS_LEAST 3
+#define CLEAR_PAIRS 4       /* that all gain so much need no more */
+#define CLEAR_GAIN 1.15
 
 static uint64_t less(uint64_t a, uint64_t b)
 {
@@ -51,14 +52,16 @@ uint64_t fb_trial_setting(const struct fb_past *past)
 
 static double pair_at(const struct fb_past *past, uint64_t number)
 {
-    const double pairs[PAIRS] = { past->pair_1, past->pair_2, past->pair_3, past->pair_4 };
+    const double pairs[PAIRS] = { past->pair_1, past->pair_2, past->pair_3,
+                                  past->pair_4, past->pair_5, past->pair_6 };
 
     return pairs[number % PAIRS];
 }
 
 static void pair_put(struct fb_past *past, uint64_t number, double gain)
 {
-    double *pairs[PAIRS] = { &past->pair_1, &past->pair_2, &past->pair_3, &past->pair_4 };
+    double *pairs[PAIRS] = { &past->pair_1, &past->pair_2, &past->pair_3,
+                             &past->pair_4, &past->pair_5, &past->pair_6 };
 
     *pairs[number % PAIRS] = gain;
 }
@@ -117,8 +120,8 @@ static bool is_over(const struct fb_view *now, const struct fb_past *past)
 
     if (past->trial_leg % 2 || !pairs)
         return false;
-    return pairs >= PAIRS || less(now->time_ns, past->trial_ns) >= TRIAL_MOST_NS ||
-           has_lost(past) || is_clear(past, pairs);
+    return pairs >= PAIRS || has_lost(past) || is_clear(past, pairs) ||
+           (pairs >= PAIRS_LEAST && less(now->time_ns, past->trial_ns) >= TRIAL_LONG_NS);
 }
 
 enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past)
@@ -148,7 +151,8 @@ enum fb_trial_news fb_trial_look(const struct fb_view *now, struct fb_past *past
 /* The new rate over the old one: the median of the pairs. */
 static double gain_of(const struct fb_past *past)
 {
-    double sorted[PAIRS] = { past->pair_1, past->pair_2, past->pair_3, past->pair_4 };
+    double sorted[PAIRS] = { past->pair_1, past->pair_2, past->pair_3,
+                             past->pair_4, past->pair_5, past->pair_6 };
     uint64_t pairs = fb_min(past->trial_leg / 2, PAIRS);
 
     for (uint64_t i = 1; i < pairs; i++)
