@@ -57,6 +57,16 @@ def test_budget_auto_finishes_in_a_small_group(program, scans, group, tmp_path):
     assert int(stats["checksum"], 16) == 2 * scans.checksum % 2 ** 64
 
 
+def test_the_warning_knows_the_groups_limit(program, scans, group, tmp_path):
+    done = subprocess.run(
+        [program, "run", "--steps", "2", "--set", "monitor.every=1", "--set", "monitor.warn=2%",
+         *scans.settings], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        preexec_fn=group.join, env={**os.environ, "FOREBAY_RUN_DIR": str(tmp_path / "run")})
+    assert done.returncode == 0, done.stderr
+    assert "WARNING: Control group memory usage is critically high (" in done.stderr
+    assert "Consider reducing memory.budget, memory.cache or workers." in done.stderr
+
+
 NEIGHBOUR = """
 import time
 blocks, step, most = [], 5 << 20, int(0.6 * {limit})
