@@ -366,7 +366,7 @@ static void tell_trial(struct fb_decision *decision, const struct fb_past *past)
 
     snprintf(decision->figures, sizeof(decision->figures),
              "%.0f MB/s with %" PRIu64 ", %.0f MB/s with %" PRIu64 ", won %" PRIu64 " of %" PRIu64
-             " turns", past->trial_new_rate / (double)pairs / 1e6, past->trial_new,
+             " rounds", past->trial_new_rate / (double)pairs / 1e6, past->trial_new,
              past->trial_old_rate / (double)pairs / 1e6, past->trial_old, won, pairs);
 }
 
