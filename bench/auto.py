@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import pathlib
+import re
 import signal
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ import time
 from run import HERE, WORKLOADS, fill, make_data, warm
 
 FIXED = (1, 2, 3, 4)
+BATCHES = 8  # of a turn, at least: fewer say little about a rate
 
 
 class Contestant:
@@ -43,6 +45,11 @@ class Contestant:
         self.governor = (self.governed() - before) / (time.monotonic() - began)
         found = self.look()
         self.workers, self.prefetch = found["workers"], found["prefetch"]
+        # A trial that is under way shows nothing yet: what was there before it counts.
+        tried = re.match(r"(workers|prefetch) (\d+) -> .*: trying ",
+                         found["decisions"][-1]["text"] if found["decisions"] else "")
+        if tried:
+            setattr(self, tried[1], int(tried[2]))
         # From here on nothing is tried any more: what is measured while others run is no guide.
         subprocess.run([self.program, "set", str(self.process.pid), f"workers={self.workers}",
                         f"prefetch={self.prefetch}"], env=self.env, check=True,
@@ -66,9 +73,11 @@ class Contestant:
         """Bytes a second, by its own clock and count."""
         self.process.send_signal(signal.SIGCONT)
         time.sleep(0.3)
-        first = self.look()
-        time.sleep(seconds)
-        last = self.look()
+        first = last = self.look()
+        end = time.monotonic() + seconds
+        while last["batches"] < first["batches"] + BATCHES or time.monotonic() < end:
+            time.sleep(max(0.05, end - time.monotonic()))
+            last = self.look()
         self.process.send_signal(signal.SIGSTOP)
         return (last["bytes"] - first["bytes"]) / (last["time"] - first["time"])
 

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "command.h"
@@ -47,6 +48,9 @@ static const char help[] =
     "  forebay monitor\n"
     "  forebay monitor --job 52098 -- python train.py\n"
     "  forebay monitor --pid 4711 --set monitor.alarm.system=90% --listen 9090\n";
+
+#define SECOND_NS ((uint64_t)1000000000)
+#define FIRST_NS (SECOND_NS / 5) /* the first sample is of this long; none is made up for later */
 
 struct monitor {
     uint64_t pid, every, samples;
@@ -210,13 +214,10 @@ static int child_start(struct monitor *monitor, forebay_error *error)
 static int wait_next(struct monitor *monitor, const sigset_t *signals, uint64_t until_ns)
 {
     for (;;) {
-        struct timespec now, wait;
-        uint64_t at, left;
+        uint64_t now = fb_now_ns(), left = until_ns > now ? until_ns - now : 0;
+        struct timespec wait;
         int number;
 
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        at = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-        left = until_ns > at ? until_ns - at : 0;
         wait = (struct timespec){ (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
         number = sigtimedwait(signals, NULL, &wait);
         if (monitor->child && waitpid(monitor->child, &monitor->status, WNOHANG) > 0) {
@@ -254,7 +255,6 @@ static void take(struct monitor *monitor)
 
 static int watch(struct monitor *monitor, forebay_error *error)
 {
-    struct timespec now;
     sigset_t signals;
     uint64_t next;
     int number = 0, status;
@@ -268,13 +268,17 @@ static int watch(struct monitor *monitor, forebay_error *error)
     if (status)
         return status;
     fb_sampler_watch(monitor->sampler, monitor->child ? monitor->child : (pid_t)monitor->pid);
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    next = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    next = fb_now_ns();
+    if (!monitor->command) { /* rates need something to count from */
+        fb_sampler_take(monitor->sampler, &monitor->sample);
+        next += FIRST_NS;
+        number = wait_next(monitor, &signals, next);
+    }
     while (!number) {
         take(monitor);
         if (!monitor->command && monitor->taken == monitor->samples)
             break;
-        next += monitor->every * 1000000000u;
+        next = fb_max(next, fb_now_ns() - FIRST_NS) + monitor->every * SECOND_NS;
         number = wait_next(monitor, &signals, next);
     }
     return FOREBAY_OK;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/size.h"
 #include "command.h"
 #include "loaders.h"
 #include "monitor/control.h"
@@ -77,10 +78,24 @@ static int reply_error(const json_t *reply, forebay_error *error)
     return number < 0 ? number : FOREBAY_IO;
 }
 
+/* Bytes as a person writes them; all else as the loader says it. */
+static const char *value_text(const json_t *result, const char *which, char text[32])
+{
+    const char *key = json_string_value(json_object_get(result, "key"));
+    const char *value = json_string_value(json_object_get(result, which));
+    char *end;
+    unsigned long long bytes;
+
+    if (!key || !value || strncmp(key, "memory.", 7) != 0)
+        return value ? value : "n/a";
+    bytes = strtoull(value, &end, 10);
+    return end == value || *end ? value : fb_size_text(bytes, text);
+}
+
 static int result_tell(const struct fb_page *page, json_t *reply, bool json)
 {
     const json_t *results = json_object_get(reply, "results"), *result;
-    char label[128];
+    char label[128], old[32], new[32];
     size_t i;
 
     loader_label(page, label, sizeof(label));
@@ -90,8 +105,7 @@ static int result_tell(const struct fb_page *page, json_t *reply, bool json)
     }
     json_array_foreach(results, i, result)
         printf("%s %s: %s -> %s\n", label, json_string_value(json_object_get(result, "key")),
-               json_string_value(json_object_get(result, "old")),
-               json_string_value(json_object_get(result, "new")));
+               value_text(result, "old", old), value_text(result, "new", new));
     return EXIT_DONE;
 }
 

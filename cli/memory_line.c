@@ -61,8 +61,19 @@ static void look(struct memory_seen *seen, forebay_loader *loader)
     fb_host_memory_read(&host, "");
     process_text(seen->process, sizeof(seen->process), host.total_bytes);
     seen->used = system_text(seen->system, sizeof(seen->system), &host);
+    seen->group = host.cgroup_limit_bytes == FB_UNKNOWN || host.cgroup_used_bytes == FB_UNKNOWN ||
+                          !host.cgroup_limit_bytes
+                      ? 0
+                      : (double)host.cgroup_used_bytes / (double)host.cgroup_limit_bytes;
     gpu_text(seen->gpu, sizeof(seen->gpu), loader);
     seen->again_ns = now + 100 * (fb_now_ns() - now);
+}
+
+static void warn_of(struct progress *progress, const char *whose, double used)
+{
+    progress_say(progress, "\u26a0\ufe0f  WARNING: %s memory usage is critically high (%.1f%%)!\n"
+                           "   Consider reducing memory.budget, memory.cache or workers.", whose,
+                 100 * used);
 }
 
 void memory_line(struct progress *progress, struct memory_seen *seen, const char *where,
@@ -72,7 +83,7 @@ void memory_line(struct progress *progress, struct memory_seen *seen, const char
     progress_say(progress, "[%s] Memory - Process: %s, System: %s, GPU: %s", where, seen->process,
                  seen->system, seen->gpu);
     if (seen->used > warn)
-        progress_say(progress, "\u26a0\ufe0f  WARNING: System memory usage is critically high "
-                               "(%.1f%%)!\n   Consider reducing memory.budget, memory.cache or "
-                               "workers.", 100 * seen->used);
+        warn_of(progress, "System", seen->used);
+    if (seen->group > warn)
+        warn_of(progress, "Control group", seen->group);
 }

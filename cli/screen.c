@@ -27,6 +27,30 @@ static void put(struct screen *screen, enum screen_mark mark, const char *format
     screen->lines[screen->count++].mark = mark;
 }
 
+/* What is longer than the screen is wide goes on in the next line, `indent` columns in. */
+static void put_wrapped(struct screen *screen, enum screen_mark mark, unsigned columns,
+                        unsigned indent, const char *text)
+{
+    unsigned before = 0;
+
+    columns = columns > indent + 20 ? columns : indent + 20;
+    for (;;) {
+        unsigned room = columns - before, cut = room;
+
+        if (strlen(text) <= room) {
+            put(screen, mark, "%*s%s", (int)before, "", text);
+            return;
+        }
+        while (cut && text[cut] != ' ')
+            cut--;
+        if (!cut) /* a word as long as the line */
+            cut = room;
+        put(screen, mark, "%*s%.*s", (int)before, "", (int)cut, text);
+        text += cut + (text[cut] == ' ');
+        before = indent;
+    }
+}
+
 /* "n/a" for what is not known. */
 static const char *real_text(double value, const char *format, char text[32])
 {
@@ -184,7 +208,8 @@ static void put_workers(struct screen *screen, const struct fb_page *page, unsig
         " ready, %" PRIu64 " held", page->in_flight, page->prefetch, page->ready, page->held);
 }
 
-static void put_decisions(struct screen *screen, const struct fb_page *page, unsigned rows)
+static void put_decisions(struct screen *screen, const struct fb_page *page, unsigned columns,
+                          unsigned rows)
 {
     uint64_t kept = fb_min(page->decision_count, FB_PAGE_DECISIONS);
 
@@ -192,12 +217,13 @@ static void put_decisions(struct screen *screen, const struct fb_page *page, uns
         const struct fb_page_decision *one =
             &page->decisions[(page->decision_count - 1 - i) % FB_PAGE_DECISIONS];
         time_t seconds = (time_t)(one->time_ns / 1000000000u);
-        char when[16] = "";
+        char when[16] = "", line[sizeof(one->text) + 24];
         struct tm local;
 
         if (localtime_r(&seconds, &local))
             strftime(when, sizeof(when), "%H:%M:%S", &local);
-        put(screen, MARK_PLAIN, "%s %s", when, one->text);
+        snprintf(line, sizeof(line), "%s %s", when, one->text);
+        put_wrapped(screen, MARK_PLAIN, columns, 9, line);
     }
 }
 
@@ -222,12 +248,13 @@ void screen_one(struct screen *screen, const struct fb_page *page, struct fb_gpu
                 unsigned columns, unsigned rows)
 {
     unsigned cells = columns > 60 ? fb_min(columns - 46, 60) & 0xff : 16;
-    char label[128], running[32], verdict[SCREEN_COLUMNS];
+    char label[128], running[32], limit[SCREEN_COLUMNS] = "Limit       ";
+    size_t named = strlen(limit);
 
     screen->count = 0;
     loader_label(page, label, sizeof(label));
     duration_text(page->seconds, running);
-    fb_verdict_tell(page, verdict, sizeof(verdict));
+    fb_verdict_tell(page, limit + named, sizeof(limit) - named);
     put(screen, MARK_TITLE, "forebay %s  running %s  rank %" PRIu64 " of %" PRIu64, label, running,
         page->rank, page->world);
     put_flow(screen, page);
@@ -237,7 +264,7 @@ void screen_one(struct screen *screen, const struct fb_page *page, struct fb_gpu
     put_workers(screen, page, columns);
     put_host(screen, page);
     put_gpus(screen, gpus);
-    put(screen, fb_verdict(page) == FB_LIMIT_CONSUMER ? MARK_GOOD : MARK_BAD, "Limit       %s",
-        verdict);
-    put_decisions(screen, page, rows > 1 ? rows - 1 : 1);
+    put_wrapped(screen, fb_verdict(page) == FB_LIMIT_CONSUMER ? MARK_GOOD : MARK_BAD, columns,
+                (unsigned)named, limit);
+    put_decisions(screen, page, columns, rows > 1 ? rows - 1 : 1);
 }

@@ -51,13 +51,28 @@ struct fb_governor {
 
 /* ---- Acting ---- */
 
-static uint64_t carry_out(struct fb_governor *governor, const struct fb_decision *decision)
+/* Has the user set it himself since we looked? */
+static bool is_fixed(const struct fb_governor *governor, enum fb_action action)
+{
+    static const enum fb_fixed keys[FB_ACTION_COUNT] = { [FB_ACT_CACHE] = FB_FIXED_CACHE,
+                                                         [FB_ACT_PREFETCH] = FB_FIXED_PREFETCH,
+                                                         [FB_ACT_WORKERS] = FB_FIXED_WORKERS,
+                                                         [FB_ACT_CPU_SHARE] = FB_FIXED_CPU };
+
+    return atomic_load(&governor->fixed[keys[action]]);
+}
+
+/* False: nothing was done. */
+static bool carry_out(struct fb_governor *governor, const struct fb_decision *decision,
+                      uint64_t *out)
 {
     const struct fb_governor_options *options = &governor->options;
     uint64_t reached = decision->to;
+    bool fixed;
 
     pthread_mutex_lock(options->settings);
-    switch (decision->action) {
+    fixed = is_fixed(governor, decision->action);
+    switch (fixed ? FB_ACT_NONE : decision->action) {
     case FB_ACT_CACHE:
         reached = options->cache ? fb_cache_set_limit(options->cache, decision->to)
                                  : options->source->ops->keep(options->source, decision->to,
@@ -76,7 +91,8 @@ static uint64_t carry_out(struct fb_governor *governor, const struct fb_decision
         break;
     }
     pthread_mutex_unlock(options->settings);
-    return reached;
+    *out = reached;
+    return !fixed;
 }
 
 static void tell_change(const struct fb_decision *decision, uint64_t reached, char *text,
@@ -112,6 +128,7 @@ static void decide_and_act(struct fb_governor *governor, uint64_t now_ns)
                                        now_ns);
     struct fb_past before = governor->past;
     struct fb_decision decision;
+    uint64_t reached;
     char text[400];
 
     view.alarmed = governor->alarmed;
@@ -125,10 +142,14 @@ static void decide_and_act(struct fb_governor *governor, uint64_t now_ns)
                  "them to auto", decision.reason, decision.figures);
         fb_warn(&governor->log, "%s", text);
     } else {
-        tell_change(&decision, carry_out(governor, &decision), text, sizeof(text));
-        fb_say(&governor->log, "governor: %s", text);
+        if (!carry_out(governor, &decision, &reached))
+            return;
+        tell_change(&decision, reached, text, sizeof(text));
+        if (!decision.quiet)
+            fb_say(&governor->log, "governor: %s", text);
     }
-    keep_decision(&governor->look.page, text);
+    if (!decision.quiet)
+        keep_decision(&governor->look.page, text);
     if (governor->recorder && fb_replay_write(&view, &before, &decision, governor->line))
         fb_recorder_line(governor->recorder, governor->line, strlen(governor->line));
 }

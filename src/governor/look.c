@@ -10,6 +10,8 @@
 #include "base/size.h"
 
 #define RATE_NS ((uint64_t)1000000000) /* the rates shown are over this long */
+#define RATE_BATCHES 2 /* and over so many, or slow batches would show as 0, then as too many */
+#define RATE_MOST_NS (5 * RATE_NS)
 #define SLOW_NS ((uint64_t)1000000000) /* how often stalls and resident memory are read */
 
 uint64_t fb_wall_ns(void)
@@ -37,7 +39,7 @@ void fb_look_begin(struct fb_look *look, const struct fb_governor_options *optio
     look->cpus = fb_host_cpus();
 }
 
-/* The rates of the last second, once a second. */
+/* The rates of the last second, once a second; of slow batches, of a few seconds. */
 static void rates_take(struct fb_look *look, uint64_t now_ns)
 {
     const struct fb_pipeline_report *report = &look->report;
@@ -48,7 +50,9 @@ static void rates_take(struct fb_look *look, uint64_t now_ns)
     double copy = (double)(report->copy_ns - look->copy_ns);
     struct fb_page *page = &look->page;
 
-    if (look->since_ns && now_ns - look->since_ns < RATE_NS)
+    if (look->since_ns && (now_ns - look->since_ns < RATE_NS ||
+                           (report->batches - look->batches < RATE_BATCHES &&
+                            now_ns - look->since_ns < RATE_MOST_NS)))
         return;
     if (look->since_ns) {
         page->samples_per_s = (double)(report->samples - look->samples) / passed * 1e9;
@@ -60,6 +64,7 @@ static void rates_take(struct fb_look *look, uint64_t now_ns)
     }
     look->since_ns = now_ns;
     look->samples = report->samples;
+    look->batches = report->batches;
     look->bytes = report->bytes;
     look->wait_ns = wait_ns;
     look->busy_ns = report->busy_ns;
@@ -199,6 +204,7 @@ struct fb_view fb_look_view(const struct fb_look *look, const struct fb_governor
         .bytes = report->bytes,
         .batches = report->batches,
         .wait_ns = (uint64_t)(report->wait_s * 1e9),
+        .delivered_ns = report->delivered_ns,
         .delay_ns = fb_host_run_delay_ns(report->caller),
         .room = in_group ? look->host.cgroup_limit_bytes : look->host.total_bytes,
         .left = look->host.left_bytes,

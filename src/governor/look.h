@@ -21,7 +21,7 @@ struct fb_look {
     unsigned cpus;
 
     /* Where the rates of the page were counted from */
-    uint64_t since_ns, samples, bytes, wait_ns, busy_ns, read_ns, copy_ns;
+    uint64_t since_ns, samples, batches, bytes, wait_ns, busy_ns, read_ns, copy_ns;
     uint64_t slow_ns;      /* when what is dear was read last */
 };
 

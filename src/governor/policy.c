@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "base/size.h"
+#include "governor/trial.h"
 #include "memory/host.h"
 
 #define SECOND ((uint64_t)1000000000)
@@ -25,8 +26,7 @@
 #define CALM_SHARE 0.01
 #define IDLE_SHARE 0.1         /* of the workers' time: less is no lack of batches */
 #define CALM_WINDOWS 10
-#define HELPED 1.03            /* a trial that gains less is taken back */
-#define REST_NS (10 * SECOND)  /* after a trial that did not help; doubles each time */
+#define REST_NS (10 * SECOND)  /* after a round of trials that did not help; doubles each time */
 #define REST_MOST_NS (5 * MINUTE)
 #define DELAY_SHARE 0.2        /* of its time the trainer could have run and had no CPU */
 #define PREFETCH_MOST 64
@@ -279,90 +279,166 @@ static bool affords(const struct fb_view *now, uint64_t bytes)
     return bytes <= could && (now->left == FB_UNKNOWN || now->left > 2 * margin(now) + bytes);
 }
 
-/* What could help a trainer that waits: workers if all are busy, else more batches to work on.
- * Batches in flight do not help workers that are never idle. */
-static enum fb_action choose_step(const struct fb_view *now, const struct window *window)
-{
-    uint64_t most = now->cpus * WORKERS_PER_CPU;
-    bool batches = !now->prefetch_fixed && now->prefetch < PREFETCH_MOST &&
-                   affords(now, now->slot);
-    bool workers = !now->workers_fixed && now->workers && now->workers < most &&
-                   affords(now, now->per_worker);
+/* ---- Steps that must prove themselves ---- */
 
-    if (window->idle > 0.5)
-        return batches ? FB_ACT_PREFETCH : FB_ACT_NONE;
-    if (workers)
-        return FB_ACT_WORKERS;
-    return batches && window->idle > IDLE_SHARE ? FB_ACT_PREFETCH : FB_ACT_NONE;
+enum step { MORE_WORKERS, MORE_BATCHES, FEWER_WORKERS, STEPS };
+
+static uint64_t bit(enum step step)
+{
+    return (uint64_t)1 << step;
+}
+
+static enum fb_action step_action(enum step step)
+{
+    return step == MORE_BATCHES ? FB_ACT_PREFETCH : FB_ACT_WORKERS;
+}
+
+static bool is_possible(const struct fb_view *now, enum step step, const struct window *window)
+{
+    switch (step) {
+    case MORE_WORKERS:
+        return !now->workers_fixed && now->workers && affords(now, now->per_worker) &&
+               now->workers < now->cpus * WORKERS_PER_CPU;
+    case MORE_BATCHES: /* they do not help workers that are never idle */
+        return !now->prefetch_fixed && now->prefetch < PREFETCH_MOST &&
+               affords(now, now->slot) && window->idle > IDLE_SHARE;
+    default:
+        return !now->workers_fixed && now->workers > 1;
+    }
+}
+
+/* What could help a trainer that waits: workers if all are busy, else more batches to work on. And
+ * workers may be too many: they share memory's bandwidth and the cores with the trainer. */
+static enum step choose_step(const struct fb_view *now, const struct fb_past *past,
+                             const struct window *window)
+{
+    static const enum step orders[2][STEPS] = { { MORE_WORKERS, MORE_BATCHES, FEWER_WORKERS },
+                                                { MORE_BATCHES, FEWER_WORKERS, MORE_WORKERS } };
+    const enum step *order = orders[window->idle > 0.5];
+
+    for (int i = 0; i < STEPS; i++)
+        if (!(past->tried & bit(order[i])) && is_possible(now, order[i], window))
+            return order[i];
+    return STEPS;
+}
+
+static void rest(const struct fb_view *now, struct fb_past *past)
+{
+    uint64_t length = fb_min(REST_NS << fb_min(past->failures, 5), REST_MOST_NS);
+
+    past->rest_ns = now->time_ns + length;
+    past->failures++;
+    past->tried = 0;
+}
+
+/* Steps that help are followed by larger ones. */
+static uint64_t step_size(uint64_t old, uint64_t helped)
+{
+    return helped >= 2 ? old : helped ? old / 2 : old / 4;
 }
 
 static struct fb_decision try_step(const struct fb_view *now, struct fb_past *past,
                                    const struct window *window)
 {
-    enum fb_action action = choose_step(now, window);
-    uint64_t old = setting(now, action), step = fb_max(1, old / 4);
+    enum step step;
+    uint64_t old, to, size;
 
-    if (action == FB_ACT_NONE || now->time_ns < past->rest_ns || now->starved ||
-        is_soon_after_pressure(now, past))
+    if (now->time_ns < past->rest_ns || now->starved || is_soon_after_pressure(now, past))
         return nothing();
-    past->trial = action;
-    past->trial_old = old;
-    past->trial_rate = window->rate;
-    past->trial_windows = 0;
-    return act(now, past, action, old + step, "the trainer waits for data: trying more");
-}
-
-/* More did not help; perhaps the workers that are there are too many already: they share memory's
- * bandwidth and the cores with the trainer. Not where the last step up was a gain. */
-static struct fb_decision try_less(const struct fb_view *now, struct fb_past *past,
-                                   const struct window *window)
-{
-    if (!past->may_lower || now->workers_fixed || now->workers < 2 || now->starved ||
-        window->idle > 0.5 || is_soon_after_pressure(now, past))
-        return nothing();
-    past->may_lower = false;
-    past->trial = FB_ACT_WORKERS;
-    past->trial_old = now->workers;
-    past->trial_rate = window->rate;
-    past->trial_windows = 0;
-    return act(now, past, FB_ACT_WORKERS, now->workers - fb_max(1, now->workers / 4),
-               "more did not help: trying fewer");
-}
-
-static struct fb_decision judge_less(const struct fb_view *now, struct fb_past *past,
-                                     const struct window *window)
-{
-    if (window->rate < past->trial_rate)
-        return act(now, past, FB_ACT_WORKERS, past->trial_old,
-                   "fewer were slower: putting them back");
-    past->may_lower = true; /* and perhaps still fewer */
-    return nothing();
-}
-
-/* The first window after a step is the change itself; the second one counts. */
-static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past *past,
-                                      const struct window *window)
-{
-    enum fb_action action = (enum fb_action)past->trial;
-    uint64_t rest;
-
-    if (++past->trial_windows < 2)
-        return nothing();
-    past->trial = FB_ACT_NONE;
-    if (setting(now, action) < past->trial_old)
-        return judge_less(now, past, window);
-    if (window->rate > past->trial_rate * HELPED) {
-        past->failures = 0;
-        past->grown = action == FB_ACT_WORKERS;
-        past->may_lower = false;
+    step = choose_step(now, past, window);
+    if (step == STEPS) {
+        if (past->tried)
+            rest(now, past);
         return nothing();
     }
-    past->may_lower = action == FB_ACT_WORKERS && !past->grown;
-    past->grown = false;
-    rest = REST_NS << fb_min(past->failures, 5);
-    past->failures++;
-    past->rest_ns = now->time_ns + fb_min(rest, REST_MOST_NS);
-    return act(now, past, action, past->trial_old, "more did not help: taking it away again");
+    old = setting(now, step_action(step));
+    size = fb_max(1, step_size(old, step == FEWER_WORKERS ? 0 : past->helped));
+    to = step == FEWER_WORKERS ? old - size : old + size;
+    fb_trial_begin(now, past, step_action(step), old, to);
+    return act(now, past, step_action(step), to,
+               step == FEWER_WORKERS ? "the trainer waits for data: trying fewer, in turns"
+                                     : "the trainer waits for data: trying more, in turns");
+}
+
+static void tell_trial(struct fb_decision *decision, const struct fb_past *past)
+{
+    uint64_t pairs = fb_max(1, past->trial_leg / 2), won = fb_trial_wins(past);
+
+    snprintf(decision->figures, sizeof(decision->figures),
+             "%.0f MB/s with %" PRIu64 ", %.0f MB/s with %" PRIu64 ", won %" PRIu64 " of %" PRIu64
+             " rounds", past->trial_new_rate / (double)pairs / 1e6, past->trial_new,
+             past->trial_old_rate / (double)pairs / 1e6, past->trial_old, won, pairs);
+}
+
+static struct fb_decision judge_trial(const struct fb_view *now, struct fb_past *past)
+{
+    enum fb_action action = (enum fb_action)past->trial;
+    bool up = past->trial_new > past->trial_old;
+    enum step step = action == FB_ACT_PREFETCH ? MORE_BATCHES : up ? MORE_WORKERS : FEWER_WORKERS;
+    struct fb_decision decision;
+
+    if (fb_trial_is_won(past)) { /* and perhaps still further; but not back */
+        decision = act(now, past, action, past->trial_new,
+                       up ? "more helped: it stays" : "fewer are not slower: it stays so");
+        decision.from = past->trial_old;
+        past->failures = 0;
+        past->helped++;
+        past->tried = step == MORE_WORKERS    ? bit(FEWER_WORKERS)
+                      : step == FEWER_WORKERS ? bit(MORE_WORKERS)
+                                              : 0;
+    } else {
+        decision = act(now, past, action, past->trial_old,
+                       up ? "more did not help each time: taking it away again"
+                          : "fewer were slower at times: putting them back");
+        decision.from = past->trial_new;
+        past->helped = 0;
+        past->tried |= bit(step);
+    }
+    tell_trial(&decision, past);
+    return decision;
+}
+
+static bool is_fixed(const struct fb_view *now, enum fb_action action)
+{
+    return action == FB_ACT_PREFETCH ? now->prefetch_fixed : now->workers_fixed;
+}
+
+static struct fb_decision end_trial(const struct fb_view *now, struct fb_past *past,
+                                    enum fb_trial_news news)
+{
+    enum fb_action action = (enum fb_action)past->trial;
+    struct fb_decision decision = nothing();
+
+    if (news == FB_TRIAL_OVER) {
+        decision = judge_trial(now, past);
+    } else if (!is_fixed(now, action) && setting(now, action) != past->trial_old) {
+        decision = act(now, past, action, past->trial_old,
+                       "the trainer took nothing while more or fewer were tried: as before");
+        snprintf(decision.figures, sizeof(decision.figures), "no batch in this turn");
+    }
+    past->trial = FB_ACT_NONE;
+    window_begin(now, past);
+    return decision;
+}
+
+static struct fb_decision mind_trial(const struct fb_view *now, struct fb_past *past)
+{
+    enum fb_action action = (enum fb_action)past->trial;
+    struct fb_decision decision;
+    enum fb_trial_news news;
+
+    if (is_fixed(now, action)) /* the user has set it meanwhile */
+        return end_trial(now, past, FB_TRIAL_VOID);
+    news = fb_trial_look(now, past);
+    if (news == FB_TRIAL_GOES_ON)
+        return nothing();
+    if (news != FB_TRIAL_CHANGE)
+        return end_trial(now, past, news);
+    decision = act(now, past, action, fb_trial_setting(past), "the other one's turn");
+    decision.quiet = true;
+    snprintf(decision.figures, sizeof(decision.figures), "%.0f MB/s before it",
+             past->leg_rate / 1e6);
+    return decision;
 }
 
 /* Batches that always lie ready serve nobody: their bytes are better in the cache. */
@@ -399,20 +475,16 @@ static struct fb_decision mind_trainer(const struct fb_view *now, struct fb_past
     struct fb_decision decision;
     struct window window;
 
+    if (past->trial)
+        return mind_trial(now, past);
     if (!window_end(now, past, &window))
         return nothing();
     past->rate = window.rate;
-    if (past->trial) {
-        decision = judge_trial(now, past, &window);
-    } else {
-        decision = mind_cpu(now, past, &window);
-        if (!decision.action && window.wait > WAIT_SHARE && window.rate > 0)
-            decision = try_step(now, past, &window);
-        if (!decision.action && window.wait > WAIT_SHARE && window.rate > 0)
-            decision = try_less(now, past, &window);
-        if (!decision.action)
-            decision = drop_surplus(now, past, &window);
-    }
+    decision = mind_cpu(now, past, &window);
+    if (!decision.action && window.wait > WAIT_SHARE && window.rate > 0)
+        decision = try_step(now, past, &window);
+    if (!decision.action)
+        decision = drop_surplus(now, past, &window);
     if (decision.action)
         tell_window(&decision, &window);
     return decision;

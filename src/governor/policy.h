@@ -8,8 +8,8 @@
  *   1. the ledger over the budget, or the host short of memory: the cache shrinks, then batches in
  *      flight, then workers
  *   2. the trainer waits for a CPU, not for data: fewer workers run at once
- *   3. the trainer waits for data: one more worker, or batch in flight; taken away again if it did
- *      not help, and then a worker less is tried, too, and stays away if that is not slower
+ *   3. the trainer waits for data: one more worker, one more batch in flight, one worker less are
+ *      tried, each in turns with what there is (trial.h), and stay only if they help
  *   4. memory to spare: to the cache, at half the speed it was taken, and for a minute never more
  *      than the last pressure allowed
  */
@@ -32,6 +32,7 @@
     X(T, cache_fixed) X(T, workers_fixed) X(T, prefetch_fixed) X(T, cpu_fixed)           \
     X(N, running) X(N, ready) X(N, in_flight) X(T, starved)                              \
     X(N, bytes) X(N, batches) X(N, wait_ns) /* delivered so far, and waited for */       \
+    X(N, delivered_ns)                   /* when the last one was */                     \
     X(N, delay_ns)                       /* the trainer waited for a CPU, in all */      \
     X(N, room)                           /* the host's memory, or the group's limit */   \
     X(N, left)                           /* what may still be taken of it */             \
@@ -53,10 +54,14 @@
     X(N, window_ns) X(N, window_bytes) X(N, window_batches) X(N, window_wait)             \
     X(N, window_delay) X(N, window_idle) X(N, window_ticks) X(N, window_ready)            \
     X(R, rate)                                     /* bytes/s of the last full window */  \
-    X(N, trial) X(N, trial_old) X(R, trial_rate)   /* a step up that must prove itself */ \
-    X(N, trial_windows)                                                                   \
-    X(N, rest_ns) X(N, failures)                   /* no trial upwards before this */     \
-    X(N, grown) X(N, may_lower)                    /* the last step up helped; try one down */ \
+    X(N, trial) X(N, trial_old) X(N, trial_new)    /* a step that must prove itself: trial.h */ \
+    X(N, trial_ns) X(N, trial_leg) X(R, trial_old_rate) X(R, trial_new_rate)              \
+    X(N, leg_ns) X(N, leg_bytes) X(N, leg_batches) X(N, leg_delivered_ns) X(R, leg_rate)  \
+    X(T, leg_fresh) X(R, pair_1) X(R, pair_2) X(R, pair_3)                               \
+    X(R, pair_4) X(R, pair_5) X(R, pair_6)                                                \
+    X(N, tried)                                    /* steps not to be tried now, as bits */ \
+    X(N, helped)                                   /* steps in a row that did */          \
+    X(N, rest_ns) X(N, failures)                   /* no trial before this */             \
     X(N, calm)                                     /* windows in a row without a wait */
 
 #define FB_X_N(name) uint64_t name;
@@ -95,6 +100,7 @@ struct fb_decision {
     uint64_t from, to;  /* the setting before and after */
     const char *reason; /* in words; never NULL */
     char figures[128];  /* the numbers behind it */
+    bool quiet;         /* one turn of a trial: its beginning and its end are told */
 };
 
 /* `past` is brought up to date. */

@@ -121,20 +121,24 @@ void fb_host_boot(char id[40])
 
 uint64_t fb_host_process_start(pid_t pid)
 {
-    char path[64], line[1024], *at;
+    char path[64], line[1024], state, *at;
     unsigned long long start;
+    long threads;
     FILE *file;
 
     snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
     file = fopen(path, "re");
     if (!file)
         return 0;
+    /* The name in parentheses may hold anything. Behind it: state, ppid ..., nice, threads, start. */
     at = fb_line_read(file, line, sizeof(line)) ? strrchr(line, ')') : NULL;
     fclose(file);
-    /* The name in parentheses may hold anything; the 22nd field is the 20th behind it. */
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at && sscanf(at, "%llu", &start) == 1 ? start : 0;
+    if (!at || sscanf(at, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %ld "
+                          "%*d %llu", &state, &threads, &start) != 3)
+        return 0;
+    /* Dead, and nobody has asked how it ended: where no init does, for ever. A first thread that
+     * left the others to go on looks the same but for their number. */
+    return (state == 'Z' || state == 'X') && threads <= 1 ? 0 : start;
 }
 
 uint64_t fb_host_pid_space(void)

@@ -27,7 +27,7 @@ uint64_t fb_host_kills(const char *root);
 /* This boot's own name, 36 letters; "" if unknown. */
 void fb_host_boot(char id[40]);
 /* When the process started, in clock ticks since boot: with pid and boot it is one process for
- * ever. 0 if there is none such. */
+ * ever. 0 if there is none such, or a zombie. */
 uint64_t fb_host_process_start(pid_t pid);
 /* Which processes can see each other's numbers; 0 if unknown. */
 uint64_t fb_host_pid_space(void);

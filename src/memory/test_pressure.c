@@ -3,13 +3,16 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -136,6 +139,54 @@ static void a_process_has_one_start_and_a_missing_one_none(void **state)
     assert_true(fb_host_run_delay_ns(0) == FB_UNKNOWN);
 }
 
+static void *wait_for_end(void *data)
+{
+    (void)!read(*(int *)data, &(char){ 0 }, 1);
+    _exit(0);
+}
+
+static char state_of(pid_t pid)
+{
+    char path[64], state = 0;
+    FILE *file;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*d (%*[^)]) %c", &state), 1);
+    fclose(file);
+    return state;
+}
+
+/* A process is there until its last thread ends, and not one moment longer, reaped or not. */
+static void a_zombie_is_no_process_but_one_without_its_first_thread_is(void **state)
+{
+    int pipes[2];
+    siginfo_t ended;
+    pid_t child;
+
+    (void)state;
+    assert_int_equal(pipe(pipes), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        pthread_t thread;
+
+        close(pipes[1]);
+        if (pthread_create(&thread, NULL, wait_for_end, &pipes[0]))
+            _exit(1);
+        pthread_exit(NULL);
+    }
+    close(pipes[0]);
+    while (state_of(child) != 'Z')
+        continue;
+    assert_true(fb_host_process_start(child) > 0);
+    close(pipes[1]);
+    assert_int_equal(waitid(P_PID, (id_t)child, &ended, WEXITED | WNOWAIT), 0);
+    assert_int_equal(fb_host_process_start(child), 0);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -146,6 +197,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(kills_are_read_from_both_versions, set_up, tear_down),
         cmocka_unit_test_setup_teardown(stalls_are_the_groups_own_in_version_2, set_up, tear_down),
         cmocka_unit_test(a_process_has_one_start_and_a_missing_one_none),
+        cmocka_unit_test(a_zombie_is_no_process_but_one_without_its_first_thread_is),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -79,9 +79,15 @@ bool fb_sampler_has_gpus(const struct fb_sampler *sampler)
 
 /* ---- CPUs and disks ---- */
 
-static double percent(uint64_t part, uint64_t all)
+/* The kernel's count of waiting may fall, and that of a CPU that was switched off. */
+static double percent(uint64_t now, uint64_t before, const struct times *all,
+                      const struct times *all_before)
 {
-    return all ? 100.0 * (double)part / (double)all : (double)NAN;
+    uint64_t part = now > before ? now - before : 0;
+
+    if (all->all <= all_before->all)
+        return (double)NAN;
+    return fmin(100, 100.0 * (double)part / (double)(all->all - all_before->all));
 }
 
 /* "cpu3 user nice system idle iowait irq softirq steal ..." */
@@ -114,16 +120,17 @@ static void cpus_take(struct fb_sampler *sampler, struct fb_sample *sample)
 
     sample->cpu_all = sample->io_wait = NAN;
     while (file && fb_line_read(file, line, sizeof(line)) && times_parse(line, &cpu, &now)) {
-        struct times *last = cpu < 0 ? &sampler->all : &sampler->cpu[cpu];
+        struct times *last;
         double busy;
 
         if (cpu >= FB_SAMPLER_CPUS)
             continue;
-        busy = first ? (double)NAN : percent(now.busy - last->busy, now.all - last->all);
+        last = cpu < 0 ? &sampler->all : &sampler->cpu[cpu];
+        busy = first ? (double)NAN : percent(now.busy, last->busy, &now, last);
         if (cpu < 0) {
             sample->cpu_all = busy;
             sample->io_wait =
-                first ? (double)NAN : percent(now.wait - last->wait, now.all - last->all);
+                first ? (double)NAN : percent(now.wait, last->wait, &now, last);
         } else {
             sample->cpu[cpu] = busy;
             sample->cpu_count = (unsigned)fb_max(sample->cpu_count, (uint64_t)cpu + 1);

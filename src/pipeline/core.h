@@ -50,7 +50,8 @@ struct fb_figures {
     uint64_t samples, batches, bytes, skipped, replaced, failed;
     uint64_t hits, misses, bytes_read;
     uint64_t busy_ns, read_ns, copy_ns; /* of all workers, when a run of samples is done */
-    uint64_t first_batch_ns, wait_ns;
+    uint64_t first_batch_ns, delivered_ns, wait_ns;
+    uint64_t waits_since_ns; /* the caller does, right now; 0: it does not */
     uint64_t waits[FB_WAIT_BUCKETS];
     uint64_t epoch_count;
     struct fb_epoch_report epochs[FB_EPOCHS_KEPT]; /* epoch e at e' % KEPT, e' the e'-th begun */

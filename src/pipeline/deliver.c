@@ -200,6 +200,7 @@ static void hand_out_locked(struct fb_pipeline *pipeline, struct fb_batch *batch
     pipeline->held_bytes += batch->bytes;
     pipeline->references++;
     fb_figures_wait(&pipeline->figures, now - began_ns);
+    pipeline->figures.delivered_ns = now;
     if (!pipeline->figures.first_batch_ns)
         pipeline->figures.first_batch_ns = now - pipeline->opened_ns;
 }
@@ -248,7 +249,11 @@ int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t
         deadline = began + timeout_ns;
     pthread_mutex_lock(&pipeline->lock);
     fb_figures_epoch_begin(&pipeline->figures, pipeline->told.at.epoch, began);
+    pipeline->figures.waits_since_ns = began;
     status = next_locked(&batch, pipeline, deadline, error);
+    pipeline->figures.waits_since_ns = 0;
+    if (status == FOREBAY_TIMEOUT)
+        pipeline->figures.wait_ns += fb_now_ns() - began; /* it asks again, but waited all the same */
     if (status == FOREBAY_OK) {
         hand_out_locked(pipeline, batch, began);
         fb_upload_step_locked(pipeline, false); /* the next one, even if all workers are busy */

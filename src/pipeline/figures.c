@@ -109,11 +109,15 @@ static void copy_epochs(struct fb_pipeline_report *report, const struct fb_figur
         report->epochs[kept - 1].seconds = (double)(now - figures->epoch_begun_ns) * 1e-9;
 }
 
-static void copy_figures(struct fb_pipeline_report *report, const struct fb_figures *figures)
+static void copy_figures(struct fb_pipeline_report *report, const struct fb_figures *figures,
+                         uint64_t now)
 {
+    uint64_t since = figures->waits_since_ns, waits = since && now > since ? now - since : 0;
+
     report->samples = figures->samples;
     report->batches = figures->batches;
     report->bytes = figures->bytes;
+    report->delivered_ns = figures->delivered_ns;
     report->skipped = figures->skipped;
     report->replaced = figures->replaced;
     report->failed = figures->failed;
@@ -124,7 +128,8 @@ static void copy_figures(struct fb_pipeline_report *report, const struct fb_figu
     report->read_ns = figures->read_ns;
     report->copy_ns = figures->copy_ns;
     report->first_batch_s = figures->first_batch_ns ? (double)figures->first_batch_ns * 1e-9 : NAN;
-    report->wait_s = (double)figures->wait_ns * 1e-9;
+    /* A wait that is not over yet counts: else a trainer that starves looks like a busy one. */
+    report->wait_s = (double)(figures->wait_ns + waits) * 1e-9;
     report->wait_p50_ms = percentile_ms(figures, 0.50);
     report->wait_p99_ms = percentile_ms(figures, 0.99);
     report->failure_count = figures->failure_count;
@@ -137,7 +142,7 @@ void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_re
 
     memset(report, 0, sizeof(*report));
     pthread_mutex_lock(&pipeline->lock);
-    copy_figures(report, &pipeline->figures);
+    copy_figures(report, &pipeline->figures, now);
     copy_epochs(report, &pipeline->figures, now);
     report->workers = pipeline->worker_target;
     report->prefetch = pipeline->prefetch;

@@ -100,6 +100,7 @@ struct fb_epoch_report {
 
 struct fb_pipeline_report {
     uint64_t samples, batches, bytes; /* delivered, all epochs */
+    uint64_t delivered_ns; /* when the last one was, by fb_now_ns(); 0: none yet */
     uint64_t skipped, replaced, failed;
     uint64_t hits, misses, bytes_read; /* uses of units */
     uint64_t workers, prefetch, cpu_share;

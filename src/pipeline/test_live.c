@@ -176,6 +176,39 @@ static void the_first_batch_goes_before_all_others_when_the_caller_waits_for_it(
     bench_close(&bench);
 }
 
+static void a_wait_counts_before_it_is_over(void **state)
+{
+    struct fb_pipeline_report report;
+    forebay_batch *batch;
+    struct bench bench;
+    pthread_t caller;
+    void *failed;
+    double before;
+
+    (void)state;
+    bench_init(&bench);
+    bench.options.workers = 1;
+    bench.before_load = pass_the_gate;
+    pthread_mutex_lock(&gate);
+    assert_int_equal(bench_open(&bench, NULL), 0);
+    assert_int_equal(fb_pipeline_next(&batch, bench.pipeline, 1000000, NULL), FOREBAY_TIMEOUT);
+    fb_pipeline_read_report(bench.pipeline, &report);
+    assert_true(report.wait_s >= 0.001);
+    before = report.wait_s;
+    assert_int_equal(pthread_create(&caller, NULL, take_one, bench.pipeline), 0);
+    do
+        fb_pipeline_read_report(bench.pipeline, &report);
+    while (report.wait_s <= before);
+    assert_int_equal(report.batches, 0);
+    assert_int_equal(report.delivered_ns, 0);
+    pthread_mutex_unlock(&gate);
+    pthread_join(caller, &failed);
+    assert_null(failed);
+    fb_pipeline_read_report(bench.pipeline, &report);
+    assert_true(report.delivered_ns > 0);
+    bench_close(&bench);
+}
+
 static uint64_t slot_bytes(struct bench *bench)
 {
     struct fb_budget_report now;
@@ -216,6 +249,7 @@ int main(void)
         cmocka_unit_test(a_batch_that_never_fits_is_passed_over),
         cmocka_unit_test(a_waiting_caller_works_itself_when_the_last_worker_is_taken_away),
         cmocka_unit_test(the_first_batch_goes_before_all_others_when_the_caller_waits_for_it),
+        cmocka_unit_test(a_wait_counts_before_it_is_over),
         cmocka_unit_test(a_lowered_prefetch_gives_its_slots_back),
     };
 

@@ -142,7 +142,7 @@ int nvmlDeviceGetTemperature(void *d, int s, unsigned *t) { return 3; }
 """
 
 
-def test_gpus_are_asked_through_the_drivers_library(forebay, result, tmp_path):
+def test_gpus_are_asked_through_the_drivers_library(forebay, result, scans, tmp_path):
     compiler = shutil.which("cc")
     if not compiler:
         pytest.skip("no compiler for a pretended driver")
@@ -157,3 +157,6 @@ def test_gpus_are_asked_through_the_drivers_library(forebay, result, tmp_path):
     done = forebay("monitor", "--samples", 1, "--set", "monitor.alarm.gpu=40%", env=env)
     assert "16384.0 MiB, 32768.0 MiB, 87.0 %" in done.stdout and "n/a C" not in done.stdout
     assert "used memory of a GPU, 16.0 GiB, exceeds 12.8 GiB" in done.stderr
+    done = forebay("run", *scans.settings, "--epochs", 500, "--set", "batch.collate=pad", "--set",
+                   "monitor.alarm.gpu=12GiB", env=env)
+    assert done.returncode == 0 and "alarm: used memory of a GPU, 16.0 GiB, exceeds 12" in done.stderr
