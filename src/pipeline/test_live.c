@@ -126,6 +126,42 @@ static void a_waiting_caller_works_itself_when_the_last_worker_is_taken_away(voi
     bench_close(&bench);
 }
 
+static uint64_t rows_behind_the_gate(uint64_t sample)
+{
+    pthread_mutex_lock(&gate);
+    pthread_mutex_unlock(&gate);
+    return 1 + sample % 7;
+}
+
+/* It opens a batch just then: the caller finds nothing to do, and must be told when that is over. */
+static void a_worker_that_leaves_after_opening_a_batch_tells_the_caller(void **state)
+{
+    struct fb_pipeline_report report;
+    struct bench bench;
+    pthread_t caller;
+    void *failed;
+
+    (void)state;
+    bench_init(&bench);
+    bench.config.batch_collate = FB_COLLATE_PAD;
+    bench.rows_of = rows_behind_the_gate;
+    bench.options.workers = 1;
+    bench_make(&bench);
+    assert_int_equal(fb_pipeline_open(&bench.pipeline, &bench.options, NULL), 0);
+    pthread_mutex_lock(&gate);
+    fb_pipeline_start(bench.pipeline);
+    caller = start_caller(&bench, take_one);
+    assert_int_equal(fb_pipeline_set_workers(bench.pipeline, 0), 0);
+    for (int i = 0; i < 1000; i++) /* time for it to look, and to wait again */
+        fb_pipeline_read_report(bench.pipeline, &report);
+    pthread_mutex_unlock(&gate);
+    pthread_join(caller, &failed);
+    assert_null(failed);
+    fb_pipeline_read_report(bench.pipeline, &report);
+    assert_true(report.wait_s < 30); /* not to the end of its patience */
+    bench_close(&bench);
+}
+
 /* Loads of any batch but the first, before that one was handed out. */
 static struct fb_pipeline *observed;
 static _Atomic unsigned early;
@@ -248,6 +284,7 @@ int main(void)
         cmocka_unit_test(a_share_of_failures_is_counted_in_each_epoch),
         cmocka_unit_test(a_batch_that_never_fits_is_passed_over),
         cmocka_unit_test(a_waiting_caller_works_itself_when_the_last_worker_is_taken_away),
+        cmocka_unit_test(a_worker_that_leaves_after_opening_a_batch_tells_the_caller),
         cmocka_unit_test(the_first_batch_goes_before_all_others_when_the_caller_waits_for_it),
         cmocka_unit_test(a_wait_counts_before_it_is_over),
         cmocka_unit_test(a_lowered_prefetch_gives_its_slots_back),

@@ -147,6 +147,8 @@ static void *worker_main(void *argument)
     worker->leaving = true;
     pipeline->worker_count--;
     abandoned = worker->abandoned;
+    /* What it opened or began last may be the caller's to finish, if no worker is to stay. */
+    pthread_cond_broadcast(&pipeline->ready);
     pthread_mutex_unlock(&pipeline->lock);
 
     fb_hands_release(&worker->hands, pipeline);

@@ -3,6 +3,7 @@
 #include "law.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/size.h"
 #include "memory/block.h"
@@ -137,7 +138,11 @@ static void a_budget_lowered_to_the_floor_is_reached_while_running(void **state)
     digest = law_run_epoch(0, loader);
     assert_int_equal(digest, expected);
     assert_int_equal(law_stat(loader, "memory", "budget_bytes"), floor);
-    assert_true(law_stat(loader, "memory", "used_bytes") <= floor);
+    /* The last of twelve workers may not have had a processor yet on which to leave. */
+    for (int tries = 0; law_stat(loader, "memory", "used_bytes") > floor; tries++) {
+        assert_true(tries < 1000);
+        usleep(10000);
+    }
     forebay_close(loader);
 }
 
