@@ -83,6 +83,7 @@ def test_a_field_on_a_device_is_copied_to_the_host_when_that_is_asked_for(emulat
 def test_retry_on_oom_trims_the_engines_device_cache_too(emulated, config, python):
     pytest.importorskip("torch")
     config["device"] = {"kind": "cuda:0", "cache": "32MiB"}
+    config["epochs"] = 2  # what a batch of a third one, in flight, counted on would stay
     python(f"""
         import forebay, torch
         calls = []
