@@ -153,25 +153,31 @@ def run_programs(step, path, wrap=(), env=None, slower=1, moved=None):
         step.fail("the build has no tests")
 
 
-def run_pytest(step, program, folders, wrap=(), env=None, root=ROOT, python=PYTHON):
-    """pytest over the folders that exist, driving the program of one build."""
-    present = [folder for folder in folders
-               if (root / folder).is_file() or any((root / folder).rglob("test_*.py"))]
-    if not present:
-        step.skip("no pytest files in " + ", ".join(folders))
-        return
-    scratch = tempfile.mkdtemp(prefix="forebay-pytest-")
-    os.chmod(scratch, 0o777)
-    report = pathlib.Path(scratch) / "report.xml"
-    command = [*wrap, python, "-m", "pytest", "-q", "-rs", "--durations=15", "-p",
-               "no:cacheprovider",
-               f"--basetemp={scratch}/t", f"--junitxml={report}", *present]
-    code, output = run_bounded(command, 14400 if SOAK else 1500, {
-        "FOREBAY_PROGRAM": str(program), "PYTHONDONTWRITEBYTECODE": "1",
-        "XDG_CACHE_HOME": f"{scratch}/cache", **(env or {})}, cwd=root)
-    step.write(f"$ {' '.join(map(str, command))}\n{output}\n")
-    count_pytest(step, code, report)
-    shutil.rmtree(scratch, ignore_errors=True)
+def halves(root):
+    """All of pytest in two parts that take about as long as each other."""
+    return (["tests/cli", "tests/laws", *(str(path.relative_to(root)) for path in
+                                          sorted((root / "tests").glob("test_*.py")))],
+            ["tests/python"])
+
+
+def run_pytest(step, program, *parts, wrap=(), env=None, root=ROOT, python=PYTHON):
+    """pytest over parts (lists of folders and files), all at the same time: one uses one processor."""
+    def run_part(part):
+        scratch = tempfile.mkdtemp(prefix="forebay-pytest-")
+        os.chmod(scratch, 0o777)
+        command = [*wrap, python, "-m", "pytest", "-q", "-rs", "--durations=15", "-p",
+                   "no:cacheprovider", f"--basetemp={scratch}/t", f"--junitxml={scratch}/report.xml",
+                   *part]
+        code, output = run_bounded(command, 14400 if SOAK else 1500, {
+            "FOREBAY_PROGRAM": str(program), "PYTHONDONTWRITEBYTECODE": "1",
+            "XDG_CACHE_HOME": f"{scratch}/cache", **(env or {})}, cwd=root)
+        return scratch, code, f"$ {' '.join(map(str, command))}\n{output}\n"
+
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as pool:
+        for scratch, code, output in pool.map(run_part, parts):
+            step.write(output)
+            count_pytest(step, code, pathlib.Path(scratch) / "report.xml")
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def count_pytest(step, code, report):
@@ -216,7 +222,7 @@ def step_python_package(step):
 
 
 def step_pytest(step):
-    run_pytest(step, BUILD / "forebay", ["tests"])
+    run_pytest(step, BUILD / "forebay", *halves(ROOT))
 
 
 def step_numpy1(step):
@@ -353,7 +359,8 @@ def step_unprivileged(step):
         run_programs(step, path, wrap, env, moved=(str(ROOT), str(root)))
         # The small one: torch need not be copied for it.
         python = (PYTHON_OLD if PYTHON_OLD.exists() else PYTHON).relative_to(ROOT)
-        run_pytest(step, root / "build/forebay", ["tests"], wrap, env, root, root / python)
+        run_pytest(step, root / "build/forebay", *halves(root), wrap=wrap, env=env, root=root,
+                   python=root / python)
     if root != ROOT:
         shutil.rmtree(root.parent, ignore_errors=True)
 

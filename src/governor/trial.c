@@ -1,6 +1,5 @@
 #include "governor/trial.h"
 
-
 #include "base/size.h"
 
 #define SECOND ((uint64_t)1000000000)

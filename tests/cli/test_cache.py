@@ -75,7 +75,8 @@ def test_a_kept_cache_is_warm_for_the_next_run(result, program, scans, here):
     first = result(*run, env=env)["cache"]
     assert first["hits"] == 0 and first["items"] == first["misses"] > 0
     kept = [cache for cache in result("cache", "list", env=here)["shared"]
-            if cache["items"] == first["items"] and cache["members"] == 1]
+            if (cache["items"], cache["limit_bytes"], cache["members"]) ==
+            (first["items"], first["limit_bytes"], 1)]
     assert len(kept) == 1
     second = result(*run, env=env)["cache"]
     assert second["misses"] == 0 and second["hits"] == first["misses"]
