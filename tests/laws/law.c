@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <jansson.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -245,6 +246,21 @@ unsigned law_fds(void)
 unsigned law_threads(void)
 {
     return count_entries("/proc/self/task");
+}
+
+static void *do_nothing(void *argument)
+{
+    return argument;
+}
+
+unsigned law_threads_alone(void)
+{
+    pthread_t thread;
+
+    assert_int_equal(pthread_create(&thread, NULL, do_nothing, NULL), 0);
+    pthread_join(thread, NULL);
+    usleep(200000); /* until the kernel lists it no more */
+    return law_threads();
 }
 
 bool law_threads_become(unsigned count)

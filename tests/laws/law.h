@@ -50,6 +50,8 @@ uint64_t law_stat(forebay_loader *loader, const char *group, const char *name);
 /* Of this process, right now. */
 unsigned law_fds(void);
 unsigned law_threads(void);
+/* Without any loader: one, or what a sanitizer adds as soon as there was a second one. */
+unsigned law_threads_alone(void);
 /* The kernel lists a thread for a moment after it was joined: true as soon as there are `count`. */
 bool law_threads_become(unsigned count);
 uint64_t law_rss_bytes(void);

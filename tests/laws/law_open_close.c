@@ -31,7 +31,7 @@ static void open_take_close(unsigned batches)
 static void nothing_grows_over_many_opens(void **state)
 {
     unsigned count = law_count(1000, 10000) / (LAW_SANITIZED ? 10 : 1);
-    unsigned fds, threads = law_threads();
+    unsigned fds, threads = law_threads_alone();
     uint64_t rss;
 
     (void)state;
@@ -53,7 +53,7 @@ static void an_open_that_fails_leaves_nothing(void **state)
 {
     forebay_loader *loader = NULL;
     forebay_error error;
-    unsigned fds, threads = law_threads();
+    unsigned fds, threads = law_threads_alone();
 
     (void)state;
     open_take_close(1);

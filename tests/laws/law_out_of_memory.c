@@ -130,31 +130,31 @@ static void fail_each_once(enum fault_kind kind, bool cached, unsigned points)
 static void every_allocation_fails_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_MEMORY, false, 200);
+    fail_each_once(FAULT_MEMORY, false, LAW_SANITIZED ? 80 : 200);
 }
 
 static void every_allocation_fails_once_with_a_cache(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_MEMORY, true, 200);
+    fail_each_once(FAULT_MEMORY, true, LAW_SANITIZED ? 80 : 200);
 }
 
 static void every_read_fails_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_READ, false, 60);
+    fail_each_once(FAULT_READ, false, LAW_SANITIZED ? 30 : 60);
 }
 
 static void every_read_is_short_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_SHORT, true, 60);
+    fail_each_once(FAULT_SHORT, true, LAW_SANITIZED ? 30 : 60);
 }
 
 static void every_open_fails_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_OPEN, false, 60);
+    fail_each_once(FAULT_OPEN, false, LAW_SANITIZED ? 30 : 60);
 }
 
 /* Images, tar shards of every form and speech: fewer points each, as there are many kinds. */
@@ -186,6 +186,6 @@ int main(void)
         cmocka_unit_test(every_call_fails_once_of_every_other_kind),
     };
 
-    threads_of_ours = law_threads();
+    threads_of_ours = law_threads_alone();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
