@@ -43,6 +43,7 @@ def test_the_loader_counts_as_the_program_does(config):
 def test_a_kept_cache_is_warm_for_the_next_loader(config, monkeypatch):
     """The keeper is the program of this installation, whatever PATH says."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    config["epochs"] = 1  # nothing is read ahead for a second one
     for hits in (0, SCANS):
         with forebay.Loader(config, cache="8MiB", memory="64MiB", memory__share="job",
                             memory__keep="3s") as loader:
