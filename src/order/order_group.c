@@ -14,6 +14,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
 #include "order/inside.h"
@@ -50,17 +51,7 @@ static uint64_t group_size(const struct fb_groups *groups, uint64_t group)
 /* The group that has `entry`: the first that ends behind it. */
 static uint64_t group_of(const struct fb_groups *groups, uint64_t entry)
 {
-    uint64_t low = 0, high = groups->count - 1;
-
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (groups->ends[middle] > entry)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return fb_stretch_of(groups->ends, groups->count, entry);
 }
 
 int fb_groups_open(struct fb_groups **out, uint64_t count, const uint64_t *ends, uint64_t seed,

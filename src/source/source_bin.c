@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/blocks.h"
@@ -63,17 +64,7 @@ static struct fb_extent bin_extent(const struct fb_source *source, uint64_t unit
 /* The group that has the sample: the first one that ends behind it. */
 static uint64_t find_group(const struct bin_source *bin, uint64_t sample)
 {
-    uint64_t low = 0, high = bin->base.group_count - 1;
-
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (bin->ends[middle] > sample)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return fb_stretch_of(bin->ends, bin->base.group_count, sample);
 }
 
 static unsigned bin_parts(const struct fb_source *source, uint64_t sample, struct fb_part *parts)
@@ -95,17 +86,7 @@ static unsigned bin_parts(const struct fb_source *source, uint64_t sample, struc
 /* The group whose files have the unit. */
 static uint64_t find_folder(const struct bin_source *bin, uint64_t unit)
 {
-    uint64_t low = 0, high = bin->base.group_count;
-
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (bin->first_files[middle] <= unit)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return fb_stretch_of(bin->first_files + 1, bin->base.group_count, unit);
 }
 
 /* Sample k of a folder has its files [k * stride, k * stride + sequence). */

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/normal.h"
@@ -265,17 +266,7 @@ static int windows_open(struct fb_source **out, const struct fb_config *config,
 /* The recording that has the sample: the first one that ends behind it. */
 static uint64_t find_recording(const struct windows_source *windows, uint64_t sample)
 {
-    uint64_t low = 0, high = windows->recordings - 1;
-
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (windows->ends[middle] > sample)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return fb_stretch_of(windows->ends, windows->recordings, sample);
 }
 
 static unsigned windows_parts(const struct fb_source *source, uint64_t sample,

@@ -15,6 +15,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/source_kinds.h"
@@ -152,17 +153,7 @@ static uint64_t count_windows(const struct made_source *self, uint64_t inner)
 /* The group that has the sample: the first one that ends behind it. */
 static uint64_t find_group(const struct made_source *self, uint64_t sample)
 {
-    uint64_t low = 0, high = self->groups - 1;
-
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (self->ends[middle] > sample)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return fb_stretch_of(self->ends, self->groups, sample);
 }
 
 static uint64_t before(const struct made_source *self, uint64_t group)
@@ -252,17 +243,7 @@ static void made_place(const struct fb_source *source, uint64_t unit, char *text
 /* The group whose units have this one. */
 static uint64_t group_of(const struct made_source *self, uint64_t inner)
 {
-    uint64_t low = 0, high = self->groups;
-
-    while (high - low > 1) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (self->first_unit[middle] <= inner)
-            low = middle;
-        else
-            high = middle;
-    }
-    return low;
+    return fb_stretch_of(self->first_unit + 1, self->groups, inner);
 }
 
 static void made_users(const struct fb_source *source, uint64_t unit, uint64_t *first,

@@ -6,23 +6,14 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/tar_source.h"
 
 uint64_t fb_tar_shard_of(const struct fb_tar_source *tar, uint64_t sample)
 {
-    uint64_t low = 0, high = tar->files.count - 1;
-
-    while (low < high) {
-        uint64_t middle = low + (high - low) / 2;
-
-        if (tar->ends[middle] > sample)
-            high = middle;
-        else
-            low = middle + 1;
-    }
-    return low;
+    return fb_stretch_of(tar->ends, tar->files.count, sample);
 }
 
 /* ---- where it lies ---- */
