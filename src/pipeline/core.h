@@ -109,7 +109,6 @@ struct fb_pipeline {
     uint64_t missing; /* of those: not back from the kernel yet */
     bool deserted;    /* close returned while some were missing: the last of them calls `left` */
     pid_t caller; /* the thread that called next() last; 0: none yet */
-    bool awaited; /* the caller waits in next() */
     struct fb_figures figures;
 };
 

@@ -137,12 +137,10 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
             pthread_cond_signal(&pipeline->work); /* what waited for this wait to end */
             return FOREBAY_TIMEOUT;
         }
-        pipeline->awaited = true;
         if (deadline_ns == UINT64_MAX)
             pthread_cond_wait(&pipeline->ready, &pipeline->lock);
         else
             pthread_cond_timedwait(&pipeline->ready, &pipeline->lock, &until);
-        pipeline->awaited = false;
     }
 }
 

@@ -117,7 +117,7 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
  * in, and the caller, woken on a busy processor, would wait for the end of a time slice. */
 static bool first_is_awaited_locked(const struct fb_pipeline *pipeline)
 {
-    return pipeline->awaited && !pipeline->figures.first_batch_ns &&
+    return pipeline->figures.waits_since_ns && !pipeline->figures.first_batch_ns &&
            pipeline->head < pipeline->tail;
 }
 
