@@ -190,7 +190,7 @@ static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uin
     if (policy != FB_POLICY_FILL)
         atomic_store_explicit(&entry->when, stamp(cache, next_use), memory_order_relaxed);
     if (policy == FB_POLICY_NEXT_USE)
-        fb_unit_put_off(cache, head, next_use);
+        fb_spares_put_off(&cache->spares, head, next_use);
     *pin = (struct fb_cache_pin){ .unit = unit, .bytes = has, .entry = slot, .page = head };
     return true;
 }

@@ -27,10 +27,7 @@ struct fb_cache {
     atomic_int policy;                 /* the effective one */
     atomic_bool several_jobs, last_epoch;
     _Atomic uint64_t draws; /* random numbers drawn */
-    /* Pages of the worst units seen when the last one was evicted, then of those that were used
-     * since and are needed later than the least bad of them, at spare_when; any numbers. */
-    _Atomic uint64_t spares[2 * FB_POLICY_SPARES];
-    _Atomic uint64_t spare_when, put_off;
+    struct fb_spares spares;
     atomic_bool indebted;   /* owed > 0 */
 
     pthread_mutex_t lock;
@@ -58,8 +55,6 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
                    uint32_t *head, bool *fresh);
 /* FILLING by this member -> FREE, its pages freed. */
 void fb_unit_drop(struct fb_cache *cache, uint64_t unit);
-/* A resident was used, and is not needed again before `next_use`: perhaps the next victim. */
-void fb_unit_put_off(struct fb_cache *cache, uint64_t page, uint64_t next_use);
 uint64_t fb_cache_random(struct fb_cache *cache, uint64_t below);
 
 /* ---- limit.c: what this process gives ---- */

@@ -1,5 +1,7 @@
 #include "cache/policy.h"
 
+#include <string.h>
+
 #include "config/config.h"
 
 #define COST_KNOWN 64     /* loads, before their times mean anything */
@@ -56,6 +58,42 @@ bool fb_policy_replaces(int policy, const struct fb_candidate *newcomer,
     if (policy == FB_POLICY_NEXT_USE)
         return newcomer->when < victim->when;
     return density(cost, newcomer) > WORTH_A_SWAP * density(cost, victim);
+}
+
+void fb_worst_add(struct fb_worst *worst, const struct fb_candidate *one, int policy,
+                  const struct fb_cost *cost)
+{
+    unsigned at = worst->count, last;
+
+    while (at && fb_policy_worse(policy, one, &worst->list[at - 1], cost))
+        at--;
+    if (at == FB_POLICY_SPARES + 1)
+        return;
+    for (unsigned i = 0; i < worst->count; i++)
+        if (worst->list[i].unit == one->unit)
+            return;
+    last = worst->count < FB_POLICY_SPARES + 1 ? worst->count++ : FB_POLICY_SPARES;
+    memmove(&worst->list[at + 1], &worst->list[at], (last - at) * sizeof(*one));
+    worst->list[at] = *one;
+}
+
+void fb_spares_keep(struct fb_spares *spares, const struct fb_worst *worst, unsigned from)
+{
+    for (unsigned i = 0; i < FB_POLICY_SPARES && from + i < worst->count; i++)
+        atomic_store_explicit(&spares->pages[i], worst->list[from + i].page, memory_order_relaxed);
+    if (worst->count == FB_POLICY_SPARES + 1)
+        atomic_store_explicit(&spares->least_bad, worst->list[FB_POLICY_SPARES].when,
+                              memory_order_relaxed);
+}
+
+void fb_spares_put_off(struct fb_spares *spares, uint64_t page, uint64_t next_use)
+{
+    uint64_t at;
+
+    if (next_use <= atomic_load_explicit(&spares->least_bad, memory_order_relaxed))
+        return;
+    at = atomic_fetch_add_explicit(&spares->put_off, 1, memory_order_relaxed) % FB_POLICY_SPARES;
+    atomic_store_explicit(&spares->pages[FB_POLICY_SPARES + at], page, memory_order_relaxed);
 }
 
 int fb_policy_effective(int policy, int segment_policy, bool several_jobs)

@@ -97,33 +97,10 @@ static bool candidate_at(const struct fb_segment *segment, uint64_t page,
     return true;
 }
 
-/* The worst ones found so far, the worst first; no unit twice. */
-struct worst {
-    struct fb_candidate list[FB_POLICY_SPARES + 1];
-    unsigned count;
-};
-
-static void worst_add(struct worst *worst, const struct fb_candidate *one, int policy,
-                      const struct fb_cost *cost)
-{
-    unsigned at = worst->count, last;
-
-    while (at && fb_policy_worse(policy, one, &worst->list[at - 1], cost))
-        at--;
-    if (at == FB_POLICY_SPARES + 1)
-        return;
-    for (unsigned i = 0; i < worst->count; i++)
-        if (worst->list[i].unit == one->unit)
-            return;
-    last = worst->count < FB_POLICY_SPARES + 1 ? worst->count++ : FB_POLICY_SPARES;
-    memmove(&worst->list[at + 1], &worst->list[at], (last - at) * sizeof(*one));
-    worst->list[at] = *one;
-}
-
 /* Up to 64 random residents, or all where there are no more, beside the worst of those that were
  * looked at before (cache->spares) as they are now. */
 static void look_for_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
-                           struct worst *worst)
+                           struct fb_worst *worst)
 {
     struct fb_segment *segment = &cache->segment;
     uint64_t pages = fb_min(fb_limit_pages(cache), fb_pages_touched(segment)), page;
@@ -133,37 +110,16 @@ static void look_for_worst(struct fb_cache *cache, int policy, const struct fb_c
 
     worst->count = 0;
     for (unsigned i = 0; i < 2 * FB_POLICY_SPARES && !all; i++) {
-        page = atomic_load_explicit(&cache->spares[i], memory_order_relaxed);
+        page = atomic_load_explicit(&cache->spares.pages[i], memory_order_relaxed);
         if (page < pages && candidate_at(segment, page, &one))
-            worst_add(worst, &one, policy, cost);
+            fb_worst_add(worst, &one, policy, cost);
     }
     for (unsigned i = 0; i < tries && found < FB_POLICY_SAMPLE; i++) {
         if (!candidate_at(segment, all ? i : fb_cache_random(cache, pages), &one))
             continue;
-        worst_add(worst, &one, policy, cost);
+        fb_worst_add(worst, &one, policy, cost);
         found++;
     }
-}
-
-/* Threads may mix their spares: each is looked at again before it is believed. */
-static void keep_spares(struct fb_cache *cache, const struct worst *worst, unsigned from)
-{
-    for (unsigned i = 0; i < FB_POLICY_SPARES && from + i < worst->count; i++)
-        atomic_store_explicit(&cache->spares[i], worst->list[from + i].page, memory_order_relaxed);
-    if (worst->count == FB_POLICY_SPARES + 1)
-        atomic_store_explicit(&cache->spare_when, worst->list[FB_POLICY_SPARES].when,
-                              memory_order_relaxed);
-}
-
-void fb_unit_put_off(struct fb_cache *cache, uint64_t page, uint64_t next_use)
-{
-    if (next_use <= atomic_load_explicit(&cache->spare_when, memory_order_relaxed))
-        return;
-    atomic_store_explicit(
-        &cache->spares[FB_POLICY_SPARES + atomic_fetch_add_explicit(&cache->put_off, 1,
-                                                                    memory_order_relaxed) %
-                                              FB_POLICY_SPARES],
-        page, memory_order_relaxed);
 }
 
 /* Evict one unit that is worth less than the newcomer. */
@@ -171,7 +127,7 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
 {
     int policy = atomic_load(&cache->policy);
     struct fb_cost cost = { 0 };
-    struct worst worst;
+    struct fb_worst worst;
 
     if (policy == FB_POLICY_FILL) {
         if (!cache->segment.geometry.chained)
@@ -186,11 +142,11 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
             !fb_policy_replaces(policy, newcomer, &worst.list[i], &cost))
             break;
         if (fb_unit_evict(cache, worst.list[i].unit)) {
-            keep_spares(cache, &worst, i + 1);
+            fb_spares_keep(&cache->spares, &worst, i + 1);
             return true;
         }
     }
-    keep_spares(cache, &worst, 0);
+    fb_spares_keep(&cache->spares, &worst, 0);
     return false;
 }
 

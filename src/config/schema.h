@@ -94,7 +94,7 @@
     X(TEXT, order_weights, "order.weights", "null", 0, "", \
       "A file of weights, one a line for each sample: draws with replacement.") \
     X(COUNT, order_draws, "order.draws", "auto", 0, "auto", \
-      "With weights: draws in an epoch; auto: as many as there are samples.") \
+      "Samples of an epoch: with weights drawn by them, else a new random part of the data; auto: all.") \
     X(COUNT, order_rank, "order.rank", "auto", 0, "auto", \
       "This process among all; auto asks torchrun, Slurm, Open MPI, PMI.") \
     X(COUNT, order_world, "order.world", "auto", 0, "auto", "How many processes there are.") \

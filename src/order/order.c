@@ -29,6 +29,11 @@ uint64_t fb_order_length(const struct fb_order *order)
     return order->length;
 }
 
+uint64_t fb_order_entries(const struct fb_order *order)
+{
+    return order->entries;
+}
+
 uint64_t fb_order_share(const struct fb_order *order, int ends, uint64_t start, uint64_t world)
 {
     uint64_t left = order->length - fb_min(start, order->length);
@@ -179,6 +184,7 @@ static uint64_t position_of(const struct view *view, uint64_t sample)
 {
     const struct fb_order *order = view->order;
     uint64_t entry = order->subset.count ? fb_subset_find(&order->subset, sample) : sample;
+    uint64_t position;
 
     if (entry == FB_NOWHERE)
         return FB_NOWHERE;
@@ -186,7 +192,8 @@ static uint64_t position_of(const struct view *view, uint64_t sample)
     case FB_FORM_SEQUENTIAL:
         return entry;
     case FB_FORM_SHUFFLED:
-        return fb_permutation_invert(&view->shuffled, entry);
+        position = fb_permutation_invert(&view->shuffled, entry);
+        return position < order->length ? position : FB_NOWHERE;
     case FB_FORM_GROUPS:
         return groups_position(view, entry);
     case FB_FORM_BLOCKS:
@@ -272,6 +279,23 @@ uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_
 static bool is_here(const struct fb_order *order, uint64_t position)
 {
     return position % order->ranks.world - order->first_here < order->ranks.local_world;
+}
+
+bool fb_order_once(const struct fb_order *order)
+{
+    return order->form != FB_FORM_DRAWS && order->length == order->entries &&
+           (order->ranks.nodes == 1 || order->form == FB_FORM_STICKY);
+}
+
+bool fb_order_uses(const struct fb_order *order, uint64_t sample)
+{
+    if (sample >= order->samples)
+        return false;
+    if (order->form == FB_FORM_DRAWS)
+        return order->draws.keep[sample] > 0;
+    if (order->subset.count && fb_subset_find(&order->subset, sample) == FB_NOWHERE)
+        return false;
+    return order->form != FB_FORM_STICKY || is_here(order, fb_order_position(order, 0, sample));
 }
 
 /* The first position of [first, end) in one epoch that is here and not below `from`. */

@@ -22,6 +22,8 @@
 /* Epochs of weighted draws that are looked at for next uses, at most: a cache of 0.8 of the data
  * needs three whole ones behind the present for what can be had (docs/cache.md). */
 #define FB_DRAWS_HORIZON 4
+/* The same of epochs that each draw a part of the data: about 20 ns each. */
+#define FB_PART_HORIZON 64
 
 /* Where this process stands among those of its job. */
 struct fb_ranks {
@@ -46,7 +48,8 @@ struct fb_order_options {
     int ends;                      /* FB_ENDS_* */
     const char *subset_file;       /* or NULL */
     const char *weights_file;      /* or NULL; not with subset */
-    uint64_t draws;                /* with weights: positions in an epoch; 0: as many as samples */
+    uint64_t draws;                /* positions in an epoch, without weights of different samples;
+                                    * 0: as many as there are samples */
     uint64_t look_ahead_bytes;     /* that may be spent to know the next uses of weighted draws */
     uint64_t bucket_batch;         /* samples in a batch: those of like length share one; 0: no */
     float (*length)(const void *data, uint64_t sample); /* for that; any thread */
@@ -73,6 +76,12 @@ struct fb_cursor fb_order_begin(const struct fb_order *order, uint64_t epoch);
 
 /* Global positions in an epoch (N, the subset's size, or the draws). */
 uint64_t fb_order_length(const struct fb_order *order);
+/* Samples that epochs draw from: all, or those of the subset. */
+uint64_t fb_order_entries(const struct fb_order *order);
+/* Does this node use each of its samples exactly once in every epoch? */
+bool fb_order_once(const struct fb_order *order);
+/* May an epoch take the sample on this node? */
+bool fb_order_uses(const struct fb_order *order, uint64_t sample);
 /* Local positions this rank has from `at` to the epoch's end, ends padded or dropped. */
 uint64_t fb_order_count(const struct fb_order *order, struct fb_cursor at);
 /* How many of all ranks' positions from `at` on are repeats (pad) or left out (drop). */
@@ -89,8 +98,9 @@ uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_
 /*
  * When the samples [first, first + count) that use a unit are needed next on this node, after
  * global position `after` of `epoch`: a time (epoch * length + global position), UINT64_MAX if not
- * within the horizon (two epochs of one node, 2 + nodes of several; of weighted draws as many of
- * four as look_ahead_bytes pays for, 8 bytes a sample each and one more). Smaller is sooner.
+ * within the horizon (two epochs of one node, 2 + nodes of several; four times as many as a sample
+ * comes again after where epochs draw a part; of weighted draws as many of four as look_ahead_bytes
+ * pays for, 8 bytes a sample each and one more). Smaller is sooner.
  * A hint for caches, never more: repeats of padded ends are not seen; the rest of an epoch that was
  * resumed on another number of ranks is taken as if it had begun on these; in buckets the answer may
  * be some batches off; and while one thread makes an epoch's table of weighted draws the others are

@@ -31,10 +31,14 @@ static int check_combination(const struct fb_order_options *options, forebay_err
         return refuse(error, "order.weights", "draws for all ranks; set order.sticky to none");
     if (options->weights_file && !options->shuffle)
         return refuse(error, "order.weights", "always draws at random; set order.shuffle to true");
-    if (options->draws && !options->weights_file)
-        return refuse(error, "order.draws", "needs order.weights");
     if (options->draws > FB_MAX_SAMPLES)
         return refuse(error, "order.draws", "may not be above 2^40");
+    if (options->draws && !options->weights_file &&
+        (!options->shuffle || options->group != FB_GROUP_NONE ||
+         options->sticky != FB_STICKY_NONE || options->bucket_batch))
+        return refuse(error, "order.draws",
+                      "draws single samples at random; set order.shuffle to true, order.group and "
+                      "order.sticky to none, and leave out source.buckets");
     if (options->sticky != FB_STICKY_NONE && options->group != FB_GROUP_NONE && options->shuffle)
         return refuse(error, "order.sticky",
                       "cannot be used together with order.group; "
@@ -196,6 +200,27 @@ static int open_uses(struct fb_order *order, uint64_t bytes, const struct fb_log
                         order->horizon + 1, order->budget, error);
 }
 
+/* Epochs of so many of the entries, another random part each time. A sample comes here again after
+ * `mean` epochs; four times as many see all but one in fifty of them come. */
+static int open_part(struct fb_order *order, uint64_t draws, forebay_error *error)
+{
+    uint64_t mean = (order->entries / draws + 1) * order->ranks.nodes;
+    int status;
+
+    if (draws > order->entries) {
+        status = fb_fail(error, FOREBAY_BAD_CONFIG,
+                         "order.draws: %llu of %llu samples cannot be drawn without repeating one; "
+                         "draw at most as many, or give order.weights to draw with replacement",
+                         (llu)draws, (llu)order->entries);
+        fb_error_place(error, "order.draws");
+        return status;
+    }
+    if (draws < order->entries)
+        order->horizon = fb_min(4 * mean, FB_PART_HORIZON);
+    order->length = draws;
+    return FOREBAY_OK;
+}
+
 static int open_form(struct fb_order *order, const struct fb_order_options *options,
                      const struct fb_log *log, forebay_error *error)
 {
@@ -212,6 +237,8 @@ static int open_form(struct fb_order *order, const struct fb_order_options *opti
         order->length = options->draws ? options->draws : order->samples;
         if (!status)
             status = open_uses(order, options->look_ahead_bytes, log, error);
+    } else if (!status && options->draws) {
+        status = open_part(order, options->draws, error);
     }
     if (status)
         return status;
@@ -254,6 +281,8 @@ static void describe(struct fb_order *order)
                          (llu)order->stretch);
     if (order->subset.count)
         used += snprintf(text + used, size - (size_t)used, ", subset");
+    if (order->length < order->entries)
+        used += snprintf(text + used, size - (size_t)used, ", a part each epoch");
     if (order->buckets)
         snprintf(text + used, size - (size_t)used, ", in buckets by length");
 }

@@ -39,7 +39,9 @@ static void next_use_is_the_first_one_on_this_node(void **state)
             struct fb_ranks ranks = ranks_of(world - 1, world);
             uint64_t length = fb_order_length(order), horizon = ranks.nodes > 1 ? 4 : 2;
 
-            horizon = form == WEIGHTS ? FB_DRAWS_HORIZON : horizon;
+            horizon = form == WEIGHTS                       ? FB_DRAWS_HORIZON
+                      : form == PART || form == SUBSET_PART ? 8 * ranks.nodes
+                                                            : horizon;
             assert_int_equal(fb_order_horizon(order), horizon);
             for (uint64_t first = 0; first < 60; first += 7)
                 for (uint64_t count = 1; count <= 6; count += 5)

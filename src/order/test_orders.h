@@ -33,6 +33,8 @@ enum form {
     SUBSET_STICKY,
     SUBSET_BUCKETS,
     WEIGHTS,
+    PART,
+    SUBSET_PART,
     FORMS
 };
 
@@ -128,8 +130,12 @@ static inline void setting_init(struct setting *setting, enum form form, uint64_
     }
     if (form == STICKY_NODE)
         setting->options.sticky = FB_STICKY_NODE;
-    if (form >= SUBSET && form <= WEIGHTS)
+    if (form >= SUBSET && form != PART)
         make_file(setting, form, samples);
+    if (form == PART)
+        setting->options.draws = samples - samples / 3;
+    if (form == SUBSET_PART)
+        setting->options.draws = (samples + 2) / 3 - (samples > 24 ? 2 : 0);
 }
 
 static inline void setting_release(struct setting *setting)

@@ -326,7 +326,9 @@ static void pad_item(const struct errand *errand, uint64_t room, uint64_t room_c
     memset(errand->to + errand->rows * row, 0, room - errand->rows * row);
 }
 
-/* When this unit is needed again, what next-use eviction goes by; never after the last epoch. */
+/* When this unit is needed again, what next-use eviction goes by; never after the last epoch. Where
+ * each unit is used once in every epoch only the epoch counts: no choice among those of the same
+ * epoch wins a hit (caching.md 1), and each swap would cost a copy. */
 static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_batch *batch,
                             uint64_t at, uint64_t unit)
 {
@@ -341,6 +343,8 @@ static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_ba
     if (batch->at.epoch + 1 == fetcher->epochs &&
         next / fb_order_length(fetcher->order) > batch->at.epoch)
         return UINT64_MAX;
+    if (count == 1 && next != UINT64_MAX && fb_order_once(fetcher->order))
+        next -= next % fb_order_length(fetcher->order);
     return next;
 }
 

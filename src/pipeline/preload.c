@@ -1,4 +1,5 @@
-/* preload.c -- memory.preload: fill the cache before the first batch, in the order of the index. */
+/* preload.c -- memory.preload: fill the cache before the first batch, in the order of the index, with
+ * what the order uses. */
 #include "base/size.h"
 #include "pipeline/core.h"
 
@@ -47,6 +48,8 @@ static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_
 
         if (status)
             return status;
+        if (!fb_order_uses(pipeline->options.order, sample))
+            continue;
         hands->misses = 0;
         if (lay_out(pipeline, hands, batch, sample, NULL) ||
             fb_fetch(&pipeline->fetcher, hands, batch, 0, NULL))

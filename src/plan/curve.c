@@ -25,6 +25,8 @@ static bool is_closed(const struct fb_curve_options *options)
 
     if (order->weights_file || source->shared_units || source->sliced)
         return false;
+    if (fb_order_length(options->order) < fb_order_entries(options->order))
+        return false;
     if (options->ranks.nodes > 1 && order->sticky == FB_STICKY_NONE)
         return false;
     return !order->shuffle || order->group == FB_GROUP_NONE;
@@ -37,7 +39,7 @@ static double part_used(const struct fb_curve_options *options)
     double part = 1;
 
     if (order->subset_file && !order->weights_file)
-        part = (double)fb_order_length(options->order) / (double)fb_max(1, order->samples);
+        part = (double)fb_order_entries(options->order) / (double)fb_max(1, order->samples);
     if (options->ranks.nodes > 1 && order->sticky != FB_STICKY_NONE)
         part /= (double)options->ranks.nodes;
     return part < 1 ? part : 1;
@@ -61,6 +63,8 @@ static uint64_t horizon_of(const struct fb_curve_options *options)
 
     if (order->weights_file)
         return order->look_ahead_bytes ? fb_order_horizon(options->order) : FB_DRAWS_HORIZON;
+    if (fb_order_length(options->order) < fb_order_entries(options->order))
+        return fb_min(fb_order_horizon(options->order) * options->ranks.nodes, FB_PART_HORIZON);
     return options->ranks.nodes > 1 ? 2 + options->ranks.nodes : 2;
 }
 

@@ -81,7 +81,7 @@ static bool is_in_order(const struct fb_config *config, const struct fb_source *
 {
     return source->stretch_samples && config->order_shuffle &&
            !fb_config_is_set(config, "order.group") && config->order_sticky == FB_STICKY_NONE &&
-           !config->order_weights;
+           !config->order_weights && config->order_draws.is_auto;
 }
 
 static void order_by_stretches(struct fb_order_options *options, const struct fb_source *source,
@@ -121,7 +121,8 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
         return config->memory_policy;
     if (source->sliced)
         return FB_POLICY_FILL;
-    if (source->shared_units || config->order_weights || ranks->nodes > 1)
+    if (source->shared_units || config->order_weights || config->order_subset ||
+        !config->order_draws.is_auto || ranks->nodes > 1)
         return FB_POLICY_NEXT_USE;
     return FB_POLICY_FILL;
 }
@@ -129,7 +130,8 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
 bool fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
                        const struct fb_ranks *ranks, struct fb_blocks *blocks)
 {
-    if (!fb_blocks_any(source) || fb_prepare_policy(config, source, ranks) != FB_POLICY_FILL)
+    if (!fb_blocks_any(source) || config->order_subset ||
+        fb_prepare_policy(config, source, ranks) != FB_POLICY_FILL)
         return false;
     fb_blocks_measure(source, blocks);
     return true;

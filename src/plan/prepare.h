@@ -36,7 +36,8 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
 int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
                       const struct fb_ranks *ranks);
 
-/* Does the cache keep tiny units in blocks? Only under fill: what is not kept is then read alone. */
+/* Does the cache keep tiny units in blocks? Only under fill: what is not kept is then read alone; and
+ * not of a subset: a block would keep neighbours that nobody uses. */
 bool fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
                        const struct fb_ranks *ranks, struct fb_blocks *blocks);
 /* The units, or blocks of them, that a cache has an index for. */

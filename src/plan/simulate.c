@@ -18,6 +18,8 @@ void fb_trace_release(struct fb_trace *trace)
 {
     fb_block_free(trace->budget, FB_STAGE_OTHER, trace->units, FB_TRACE_USES, sizeof(uint32_t));
     fb_block_free(trace->budget, FB_STAGE_OTHER, trace->next, FB_TRACE_USES, sizeof(uint32_t));
+    fb_block_free(trace->budget, FB_STAGE_OTHER, trace->epoch_ends, FB_TRACE_EPOCHS,
+                  sizeof(uint64_t));
     fb_block_free(trace->budget, FB_STAGE_OTHER, trace->keys, TABLE, sizeof(uint64_t));
     fb_block_free(trace->budget, FB_STAGE_OTHER, trace->numbers, TABLE, sizeof(uint32_t));
     *trace = (struct fb_trace){ .budget = trace->budget };
@@ -29,12 +31,15 @@ static int trace_room(struct fb_trace *trace, forebay_error *error)
                                 "the simulation", error);
     trace->next = fb_block_new(trace->budget, FB_STAGE_OTHER, FB_TRACE_USES, sizeof(uint32_t),
                                "the simulation", error);
+    trace->epoch_ends = fb_block_new(trace->budget, FB_STAGE_OTHER, FB_TRACE_EPOCHS,
+                                     sizeof(uint64_t), "the simulation", error);
     trace->keys = fb_block_new(trace->budget, FB_STAGE_OTHER, TABLE, sizeof(uint64_t),
                                "the simulation", error);
     trace->numbers = fb_block_new(trace->budget, FB_STAGE_OTHER, TABLE, sizeof(uint32_t),
                                   "the simulation", error);
-    return trace->units && trace->next && trace->keys && trace->numbers ? FOREBAY_OK
-                                                                        : error->status;
+    return trace->units && trace->next && trace->epoch_ends && trace->keys && trace->numbers
+               ? FOREBAY_OK
+               : error->status;
 }
 
 /* The unit's number in the trace; UNKNOWN if there are too many already. */
@@ -70,7 +75,8 @@ struct walk {
     const struct fb_ranks *ranks;
     const struct fb_log *log;
     struct fb_part *parts;
-    uint64_t below;  /* hashes that are followed */
+    uint64_t below;   /* hashes that are followed */
+    uint64_t pass;    /* epochs as long as the data together: 1, but where they draw a part */
     uint64_t epochs;
     uint64_t horizon; /* epochs in which the order looks for a next use */
 };
@@ -128,10 +134,10 @@ static int trace_epoch(struct fb_trace *trace, const struct walk *walk, uint64_t
 static void walk_size(struct fb_trace *trace, struct walk *walk)
 {
     double most = 0.9 * (double)FB_TRACE_USES;
-    double uses = (double)fb_order_length(walk->order) * walk->source->parts_max /
-                  (double)fb_max(1, walk->ranks->nodes);
+    double uses = (double)(fb_order_length(walk->order) * walk->pass) * walk->source->parts_max /
+                  (double)fb_max(1, walk->ranks->nodes); /* of a pass */
     double units = (double)fb_max(1, walk->source->unit_count);
-    double share = most / FB_TRACE_EPOCHS_LEAST / uses;
+    double share = most / FB_TRACE_PASSES_LEAST / uses;
 
     if (share < UNITS_LEAST / units)
         share = UNITS_LEAST / units;
@@ -140,7 +146,8 @@ static void walk_size(struct fb_trace *trace, struct walk *walk)
     trace->share = share < 1 ? share : 1;
     walk->below = trace->share < 1 ? (uint64_t)(trace->share * 0x1p64) : UINT64_MAX;
     walk->epochs = (uint64_t)(most / (uses * trace->share));
-    walk->epochs = fb_max(FB_TRACE_EPOCHS_LEAST, fb_min(walk->epochs, FB_TRACE_EPOCHS));
+    walk->epochs = fb_max(FB_TRACE_PASSES_LEAST, fb_min(walk->epochs, FB_TRACE_PASSES));
+    walk->epochs *= walk->pass;
 }
 
 /* Backwards: the use behind this one of the same unit, if the order would have seen it. */
@@ -163,13 +170,17 @@ static void trace_next(struct fb_trace *trace, uint64_t horizon, uint32_t *last)
 }
 
 /* A trace that was cut short is used in thirds instead of epochs. */
-static void trace_bounds(struct fb_trace *trace, uint64_t epochs, uint64_t horizon)
+static void trace_bounds(struct fb_trace *trace, const struct walk *walk, bool whole)
 {
-    bool whole = trace->epoch_count == epochs && epochs >= FB_TRACE_EPOCHS_LEAST;
-    uint64_t ahead = whole ? fb_max(2, fb_min(horizon, epochs - 4)) : 0;
+    uint64_t pass = walk->pass, ahead;
 
-    trace->begin = whole ? trace->epoch_ends[1] : trace->uses / 3;
-    trace->end = whole ? trace->epoch_ends[epochs - 1 - ahead] : trace->uses - trace->uses / 3;
+    trace->begin = trace->uses / 3;
+    trace->end = trace->uses - trace->uses / 3;
+    if (!whole)
+        return;
+    ahead = fb_max(2 * pass, fb_min(walk->horizon, walk->epochs - 4 * pass));
+    trace->begin = trace->epoch_ends[fb_max(2 * pass, (walk->epochs - ahead) / 3) - 1];
+    trace->end = trace->epoch_ends[walk->epochs - 1 - ahead];
 }
 
 static int trace_finish(struct fb_trace *trace, const struct walk *walk, bool full,
@@ -183,7 +194,7 @@ static int trace_finish(struct fb_trace *trace, const struct walk *walk, bool fu
     trace_next(trace, walk->horizon, last);
     fb_block_free(trace->budget, FB_STAGE_OTHER, last, fb_max(1, trace->unit_count),
                   sizeof(*last));
-    trace_bounds(trace, full ? 0 : walk->epochs, walk->horizon);
+    trace_bounds(trace, walk, !full);
     trace->slice_bytes /= (double)fb_max(1, trace->uses);
     return FOREBAY_OK;
 }
@@ -194,6 +205,7 @@ int fb_trace_make(struct fb_trace *trace, const struct fb_source *source,
 {
     struct walk walk = { .source = source, .order = order, .ranks = ranks, .log = log,
                          .horizon = horizon };
+    uint64_t pass = fb_order_entries(order) / fb_order_length(order);
     bool full = false;
     int status;
 
@@ -201,6 +213,7 @@ int fb_trace_make(struct fb_trace *trace, const struct fb_source *source,
     walk.parts = fb_block_new(budget, FB_STAGE_OTHER, source->parts_max, sizeof(*walk.parts),
                               "a sample's parts", error);
     status = walk.parts ? trace_room(trace, error) : error->status;
+    walk.pass = fb_max(1, fb_min(pass, FB_TRACE_EPOCHS / FB_TRACE_PASSES));
     walk_size(trace, &walk);
     for (uint64_t epoch = 0; epoch < walk.epochs && !full && !status; epoch++)
         status = trace_epoch(trace, &walk, epoch, &full, error);
@@ -220,51 +233,56 @@ struct simulation {
     uint32_t *residents;
     uint32_t *place; /* of a unit among the residents, + 1; 0: not there */
     uint32_t *when;  /* of a unit: its last or its next use */
+    struct fb_spares spares;
 };
 
-static struct fb_candidate candidate(const struct simulation *simulation, uint32_t unit)
-{
-    return (struct fb_candidate){ .unit = unit, .when = simulation->when[unit] };
-}
-
-/* The place of the worst of a few residents. */
-static uint32_t victim_find(struct simulation *simulation)
+static void look_at(const struct simulation *simulation, struct fb_worst *worst, uint64_t place)
 {
     const struct fb_cost none = { 0 };
-    uint32_t worst = (uint32_t)fb_random_below(&simulation->random, simulation->count);
+    struct fb_candidate one = { .page = place };
 
-    for (unsigned i = 1; i < FB_POLICY_SAMPLE; i++) {
-        uint32_t other = (uint32_t)fb_random_below(&simulation->random, simulation->count);
-        struct fb_candidate a = candidate(simulation, simulation->residents[other]);
-        struct fb_candidate b = candidate(simulation, simulation->residents[worst]);
+    if (place >= simulation->count)
+        return;
+    one.unit = simulation->residents[place];
+    one.when = simulation->when[one.unit];
+    fb_worst_add(worst, &one, simulation->policy, &none);
+}
 
-        if (fb_policy_worse(simulation->policy, &a, &b, &none))
-            worst = other;
-    }
-    return worst;
+/* The worst of a few residents, chosen as the cache does. */
+static void look_for_worst(struct simulation *simulation, struct fb_worst *worst)
+{
+    worst->count = 0;
+    for (unsigned i = 0; i < 2 * FB_POLICY_SPARES; i++)
+        look_at(simulation, worst, simulation->spares.pages[i]);
+    for (unsigned i = 0; i < FB_POLICY_SAMPLE; i++)
+        look_at(simulation, worst, fb_random_below(&simulation->random, simulation->count));
 }
 
 /* A miss: is the unit kept? */
 static bool admit(struct simulation *simulation, uint32_t unit)
 {
     const struct fb_cost none = { 0 };
-    struct fb_candidate newcomer, victim;
-    uint32_t place;
+    struct fb_candidate newcomer = { .unit = unit, .when = simulation->when[unit] };
+    struct fb_worst worst;
+    uint64_t place;
 
     if (simulation->count < simulation->kept) {
-        place = (uint32_t)simulation->count++;
+        place = simulation->count++;
     } else {
+        bool replaces;
+
         if (simulation->policy == FB_POLICY_FILL || simulation->kept == 0)
             return false;
-        place = victim_find(simulation);
-        newcomer = candidate(simulation, unit);
-        victim = candidate(simulation, simulation->residents[place]);
-        if (!fb_policy_replaces(simulation->policy, &newcomer, &victim, &none))
+        look_for_worst(simulation, &worst);
+        place = worst.list[0].page;
+        replaces = fb_policy_replaces(simulation->policy, &newcomer, &worst.list[0], &none);
+        fb_spares_keep(&simulation->spares, &worst, replaces ? 1 : 0);
+        if (!replaces)
             return false;
         simulation->place[simulation->residents[place]] = 0;
     }
     simulation->residents[place] = unit;
-    simulation->place[unit] = place + 1;
+    simulation->place[unit] = (uint32_t)place + 1;
     return true;
 }
 
@@ -280,6 +298,8 @@ static void run(struct simulation *simulation, struct fb_simulated *result)
         simulation->when[unit] =
             simulation->policy == FB_POLICY_LRU ? (uint32_t)i : trace->next[i];
         hits += counts && hit;
+        if (hit && simulation->policy == FB_POLICY_NEXT_USE)
+            fb_spares_put_off(&simulation->spares, simulation->place[unit] - 1, trace->next[i]);
         admitted += !hit && admit(simulation, unit) && counts;
     }
     result->hits = (double)hits / (double)uses;

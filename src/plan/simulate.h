@@ -16,8 +16,10 @@
 
 #define FB_TRACE_USES ((uint64_t)1 << 19)  /* followed, at most: a second or two in all */
 #define FB_TRACE_UNITS ((uint64_t)1 << 17) /* followed, at most */
-#define FB_TRACE_EPOCHS 24                 /* of short orders */
-#define FB_TRACE_EPOCHS_LEAST 6            /* two to fill, two that count, two to look ahead */
+/* Times that the data come by: in an epoch each, or in several that each draw a part of them. */
+#define FB_TRACE_PASSES 24                 /* of short orders */
+#define FB_TRACE_PASSES_LEAST 6            /* two to fill, two that count, two to look ahead */
+#define FB_TRACE_EPOCHS ((uint64_t)4096)   /* followed, at most */
 
 struct fb_trace {
     struct fb_budget *budget;
@@ -29,7 +31,7 @@ struct fb_trace {
     double share;          /* of all units that are followed */
     double slice_bytes;    /* mean of what a use takes of its unit */
     uint64_t epoch_count;
-    uint64_t epoch_ends[FB_TRACE_EPOCHS];
+    uint64_t *epoch_ends;  /* uses until then */
 
     uint64_t *keys;        /* unit + 1 by hash, while it is made */
     uint32_t *numbers;     /* of those */

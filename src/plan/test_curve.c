@@ -268,6 +268,31 @@ static void weighted_draws_hit_what_is_drawn_often(void **state)
     }
 }
 
+/* Epochs that draw a part of the data (caching.md 13). */
+static void epochs_of_a_part_are_looked_at_over_several(void **state)
+{
+    static const struct figures half[] = {
+        { 1, .010, .1, .2 }, { 3, .1, .3, .55 }, { 5, .307, .5, .749 }, { 7, .583, .7, .881 },
+    };
+    static const struct figures tenth[] = {
+        { 1, .051, .102, .379 }, { 3, .261, .301, .647 }, { 5, .472, .501, .794 },
+        { 7, .682, .701, .911 },
+    };
+    struct shape shape = shape_of(30000, 1, 1);
+    struct fb_order_options order = { .shuffle = true, .draws = 15000 };
+    struct fb_curve curve = curve_of(&shape, &order, alone, 0);
+
+    (void)state;
+    assert_true(curve.simulated);
+    CHECK(&curve, half);
+    order.draws = 3000;
+    curve = curve_of(&shape, &order, alone, 0);
+    CHECK(&curve, tenth);
+    order.draws = 30000; /* all of them */
+    curve = curve_of(&shape, &order, alone, 0);
+    assert_false(curve.simulated);
+}
+
 static void draws_without_room_to_look_ahead_are_filled(void **state)
 {
     struct shape shape = shape_of(3000, 1, 1);
@@ -349,6 +374,7 @@ int main(void)
         cmocka_unit_test(long_orders_are_thinned_and_say_the_same),
         cmocka_unit_test(overlapping_sequences_share_their_scans),
         cmocka_unit_test(weighted_draws_hit_what_is_drawn_often),
+        cmocka_unit_test(epochs_of_a_part_are_looked_at_over_several),
         cmocka_unit_test(draws_without_room_to_look_ahead_are_filled),
         cmocka_unit_test(nodes_that_do_not_keep_their_part_hit_less),
         cmocka_unit_test(slices_are_read_alone_unless_their_unit_is_admitted),
