@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/size.h"
@@ -568,6 +569,15 @@ double fb_cache_hit_rate(const struct fb_cache_report *report)
     uint64_t uses = report->hits + report->misses;
 
     return uses ? (double)report->hits / (double)uses : NAN;
+}
+
+uint64_t fb_cache_shared_bytes(const struct fb_cache *cache)
+{
+    struct stat status;
+
+    if (!fb_cache_is_shared(cache) || fstat(cache->segment.fd, &status))
+        return 0;
+    return (uint64_t)status.st_blocks * 512 / fb_max(1, fb_members_count(&cache->segment));
 }
 
 bool fb_cache_is_shared(const struct fb_cache *cache)

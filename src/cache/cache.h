@@ -121,6 +121,9 @@ void fb_cache_read_lap(struct fb_cache *cache, struct fb_cache_report *report);
 /* NAN before the first use. */
 double fb_cache_hit_rate(const struct fb_cache_report *report);
 bool fb_cache_is_shared(const struct fb_cache *cache);
+/* This member's part, as one of several alike, of the shared memory that there really is. Memory of
+ * a private cache is the process's own like any other: 0. */
+uint64_t fb_cache_shared_bytes(const struct fb_cache *cache);
 /* The name members meet under, "" for a private cache. */
 #define FB_CACHE_NAME_BYTES 80
 void fb_cache_name(const struct fb_cache *cache, char name[FB_CACHE_NAME_BYTES]);

@@ -303,8 +303,9 @@ int fb_loader_set(void *loader, const char *key, const char *value, forebay_set_
 
 /* ---- Statistics ---- */
 
-/* Our share of Pss_Anon, the highest that was seen. Reading it takes 14 ms per GiB, so it is read
- * again only when 50 times that has passed: asking often costs 2 % of a core at most. */
+/* Our share of Pss_Anon and of a shared cache, which that does not count; the highest that was seen.
+ * Reading it takes 14 ms per GiB, so it is read again only when 50 times that has passed: asking
+ * often costs 2 % of a core at most. */
 static uint64_t peak_pss_locked(forebay_loader *loader)
 {
     uint64_t begin = fb_now_ns(), now;
@@ -317,6 +318,7 @@ static uint64_t peak_pss_locked(forebay_loader *loader)
     loader->pss_read_ns = fb_now_ns();
     loader->pss_cost_ns = loader->pss_read_ns - begin;
     now = now > loader->pss_before ? now - loader->pss_before : 0;
+    now += loader->cache ? fb_cache_shared_bytes(loader->cache) : 0;
     loader->peak_pss = fb_max(loader->peak_pss, now);
     return loader->peak_pss;
 }

@@ -17,9 +17,9 @@ struct fb_snapshot {
     bool has_cache;
     const char *policy; /* "fill", ...; "none" without a cache */
     struct fb_host_memory host;
-    uint64_t peak_pss_bytes; /* Pss_Anon, less what the process had before open */
+    uint64_t peak_pss_bytes; /* Pss_Anon since open, and our part of a shared cache */
     uint64_t floor_bytes;    /* with less than this a run may not end */
-    const char *device; /* "host" */
+    const char *device;      /* "host" */
 };
 
 /* One JSON object: all of `forebay run --json`. Returns the length needed, like snprintf. */

@@ -170,6 +170,49 @@ static void threads_that_ask_at_once_are_never_told_wrong(void **state)
     setting_release(&setting);
 }
 
+static void what_an_order_uses_is_what_its_epochs_have(void **state)
+{
+    (void)state;
+    for (int form = 0; form < FORMS; form++) {
+        bool seen[100] = { false };
+        struct setting setting;
+        struct fb_order *order;
+
+        setting_init(&setting, (enum form)form, 100);
+        order = order_open(&setting, 0, 1);
+        for (uint64_t epoch = 0; epoch < 40; epoch++)
+            for (uint64_t p = 0; p < fb_order_length(order); p++)
+                seen[fb_order_sample(order, fb_order_begin(order, epoch), p)] = true;
+        for (uint64_t i = 0; i < 100; i++)
+            assert_int_equal(fb_order_uses(order, i), seen[i]);
+        assert_false(fb_order_uses(order, 100));
+        assert_int_equal(fb_order_once(order), form < WEIGHTS);
+        fb_order_close(order);
+        setting_release(&setting);
+    }
+}
+
+static void a_node_uses_its_own_part_of_a_sticky_order(void **state)
+{
+    struct setting setting;
+    struct fb_order *here, *there;
+
+    (void)state;
+    setting_init(&setting, STICKY_NODE, 80);
+    here = order_open(&setting, 1, 4);
+    there = order_open(&setting, 2, 4);
+    for (uint64_t sample = 0; sample < 80; sample++)
+        assert_true(fb_order_uses(here, sample) != fb_order_uses(there, sample));
+    assert_true(fb_order_once(here));
+    fb_order_close(here);
+    fb_order_close(there);
+    setting.options.sticky = FB_STICKY_NONE;
+    here = order_open(&setting, 1, 4);
+    assert_false(fb_order_once(here)); /* a sample may be on the other node next time */
+    fb_order_close(here);
+    setting_release(&setting);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +221,8 @@ int main(void)
         cmocka_unit_test(next_use_is_the_first_one_on_this_node),
         cmocka_unit_test(a_sticky_sample_is_used_again_only_on_its_own_node),
         cmocka_unit_test(what_is_never_used_or_not_known_is_far_away),
+        cmocka_unit_test(what_an_order_uses_is_what_its_epochs_have),
+        cmocka_unit_test(a_node_uses_its_own_part_of_a_sticky_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -218,53 +218,6 @@ static void a_part_has_other_samples_in_each_epoch(void **state)
     assert_int_equal(missing, 60 * 2);
 }
 
-static void what_an_order_uses_is_what_its_epochs_have(void **state)
-{
-    struct setting setting;
-    unsigned counts[MOST];
-
-    (void)state;
-    for (int form = 0; form < FORMS; form++) {
-        bool seen[MOST] = { false };
-        struct fb_order *order;
-
-        setting_init(&setting, (enum form)form, 100);
-        for (uint64_t epoch = 0; epoch < 40; epoch++) {
-            expect(&setting, epoch, counts);
-            for (uint64_t i = 0; i < 100; i++)
-                seen[i] |= counts[i] > 0;
-        }
-        order = order_open(&setting, 0, 1);
-        for (uint64_t i = 0; i < 100; i++)
-            assert_int_equal(fb_order_uses(order, i), seen[i]);
-        assert_false(fb_order_uses(order, 100));
-        assert_int_equal(fb_order_once(order), form < WEIGHTS);
-        fb_order_close(order);
-        setting_release(&setting);
-    }
-}
-
-static void a_node_uses_its_own_part_of_a_sticky_order(void **state)
-{
-    struct setting setting;
-    struct fb_order *here, *there;
-
-    (void)state;
-    setting_init(&setting, STICKY_NODE, 80);
-    here = order_open(&setting, 1, 4);
-    there = order_open(&setting, 2, 4);
-    for (uint64_t sample = 0; sample < 80; sample++)
-        assert_true(fb_order_uses(here, sample) != fb_order_uses(there, sample));
-    assert_true(fb_order_once(here));
-    fb_order_close(here);
-    fb_order_close(there);
-    setting.options.sticky = FB_STICKY_NONE;
-    here = order_open(&setting, 1, 4);
-    assert_false(fb_order_once(here)); /* a sample may be on the other node next time */
-    fb_order_close(here);
-    setting_release(&setting);
-}
-
 static void epochs_differ_and_seeds_differ(void **state)
 {
     struct setting setting;
@@ -585,8 +538,6 @@ int main(void)
         cmocka_unit_test(the_global_order_does_not_depend_on_the_number_of_ranks),
         cmocka_unit_test(positions_are_the_inverse_of_samples),
         cmocka_unit_test(a_part_has_other_samples_in_each_epoch),
-        cmocka_unit_test(what_an_order_uses_is_what_its_epochs_have),
-        cmocka_unit_test(a_node_uses_its_own_part_of_a_sticky_order),
         cmocka_unit_test(epochs_differ_and_seeds_differ),
         cmocka_unit_test(sequences_stay_whole_and_in_order),
         cmocka_unit_test(a_window_has_only_samples_of_its_blocks),

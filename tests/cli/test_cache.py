@@ -83,6 +83,17 @@ def test_a_kept_cache_is_warm_for_the_next_run(result, program, scans, here):
     assert result("cache", "drop", kept[0]["name"], env=here)["caches"] == 1
 
 
+@pytest.mark.parametrize("share", ("job", "off"))
+def test_the_kernels_count_has_the_cache_in_it(result, here, share):
+    """The shared one is nobody's private memory, and is there all the same."""
+    found = result("run", "--epochs", 2, "--set", "memory.cache=100MiB", "--set",
+                   f"memory.share={share}", env=here)
+    cached, memory = found["cache"]["bytes"], found["memory"]
+    assert cached > 90 << 20
+    if memory["peak_pss_bytes"] is not None and "FOREBAY_SANITIZED" not in os.environ:
+        assert cached - (1 << 20) <= memory["peak_pss_bytes"] <= memory["budget_bytes"]
+
+
 def test_a_cache_that_cannot_be_kept_is_said(failure, forebay, scans, here):
     run = ("run", *scans.settings, "--epochs", 1, "--set", "memory.keep=1min")
     error = failure(1, *run, "--set", "memory.share=off", env=here)
