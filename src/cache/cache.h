@@ -60,8 +60,7 @@ void fb_cache_close(struct fb_cache *cache);
 /* The deepest cgroup with a memory limit this process is in, as a number; 0: none. Processes of
  * different domains share only with `share: node`; it is part of a shared cache's name already. */
 uint64_t fb_cache_memory_domain(void);
-/* Which job this process belongs to, by its launcher's variables or its process group; never 0.
- * For options.job. */
+/* Which job this process belongs to, by its launcher's variables or its process group; never 0. */
 uint64_t fb_cache_job(void);
 
 /* A unit that is pinned (HIT) or being filled (FILL) by one worker. On the worker's stack. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mix.h"
 #include "base/size.h"
 #include "cache/cache.h"
 #include "config/config.h"
@@ -109,7 +110,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .identity = source->identity,
         .budget = loader->budget,
         .log = &loader->log,
-        .job = fb_cache_job(),
+        .job = fb_mix2(fb_cache_job(), fb_order_identity(loader->order)) | 1,
         .keep_s = loader->config.memory_keep,
     };
     struct fb_blocks blocks;

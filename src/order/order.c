@@ -34,6 +34,13 @@ uint64_t fb_order_entries(const struct fb_order *order)
     return order->entries;
 }
 
+uint64_t fb_order_identity(const struct fb_order *order)
+{
+    uint64_t form = fb_mix2((uint64_t)order->form, (uint64_t)order->sticky);
+
+    return fb_mix2(fb_mix2(form, order->seed), fb_mix2(order->length, order->hash));
+}
+
 uint64_t fb_order_share(const struct fb_order *order, int ends, uint64_t start, uint64_t world)
 {
     uint64_t left = order->length - fb_min(start, order->length);

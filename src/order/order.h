@@ -78,6 +78,9 @@ struct fb_cursor fb_order_begin(const struct fb_order *order, uint64_t epoch);
 uint64_t fb_order_length(const struct fb_order *order);
 /* Samples that epochs draw from: all, or those of the subset. */
 uint64_t fb_order_entries(const struct fb_order *order);
+/* The same for all ranks of one order, another for another order: times of next uses can be compared
+ * only within one. */
+uint64_t fb_order_identity(const struct fb_order *order);
 /* Does this node use each of its samples exactly once in every epoch? */
 bool fb_order_once(const struct fb_order *order);
 /* May an epoch take the sample on this node? */

@@ -174,3 +174,38 @@ def test_subset_and_weights(small, tmp_path):
         drawn = numpy.bincount(epoch(loader), minlength=SAMPLES)
     assert drawn[0::3].sum() == 0
     assert 0.45 < drawn[1::3].sum() / drawn[2::3].sum() < 0.55
+
+
+def test_each_epoch_may_be_a_new_part_of_the_data(small):
+    with open_rank(small, order={"draws": 40}) as loader:
+        assert len(loader) == 10
+        parts = [epoch(loader) for _ in range(6)]
+        state = loader.state_dict()
+        following = epoch(loader)
+    assert all(len(set(part)) == len(part) == 40 for part in parts)
+    assert len(set(map(frozenset, parts))) == 6 and len(set(sum(parts, []))) > 90
+    with open_rank(small, order={"draws": 40}) as loader:
+        loader.load_state_dict(state)
+        assert epoch(loader) == following
+    with pytest.raises(forebay.BadConfigError, match="order.draws"):
+        open_rank(small, order={"draws": SAMPLES + 1})
+
+
+def test_loaders_of_two_orders_take_nothing_from_each_others_cache(tmp_path):
+    """Train and validation of one set of files: when another order needs a unit says nothing."""
+    for number in range(100):
+        numpy.full((1024, 4), number, "f4").tofile(tmp_path / f"{number}.bin")
+    subsets = {"train": range(80), "val": range(80, 100)}
+
+    def part(name, share):  # of validation it holds little more than what is fixed
+        (tmp_path / name).write_text("".join(f"{number}\n" for number in subsets[name]))
+        return open_rank(tmp_path, order={"subset": str(tmp_path / name)},
+                         memory={"share": "job", "cache": share})
+
+    with part("train", "900KiB") as train, part("val", "180KiB") as val:
+        for _ in range(4):
+            assert sorted(epoch(train)) == list(subsets["train"])
+            assert sorted(epoch(val)) == list(subsets["val"])
+        caches = [loader.stats()["cache"] for loader in (train, val)]
+    assert all(cache["policy"] == "next-use" and cache["evictions"] == 0 for cache in caches)
+    assert caches[0]["hits"] > 80 and 30 < caches[0]["items"] < 60
