@@ -338,16 +338,15 @@ uint64_t fb_order_horizon(const struct fb_order *order)
 }
 
 uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
-                           uint64_t epoch, uint64_t after)
+                           uint64_t epoch, uint64_t from)
 {
     uint64_t end = first + fb_min(count, order->samples - fb_min(first, order->samples));
-    uint64_t from = after + 1;
 
     for (uint64_t i = 0; i < order->horizon; i++, from = 0) {
         struct view view;
         uint64_t best, begin;
 
-        if (i == 0 && after >= order->length - 1)
+        if (from >= order->length)
             continue;
         if (order->uses) {
             best = soonest_draw(order, epoch + i, first, end, from);

@@ -99,8 +99,8 @@ void fb_order_samples(const struct fb_order *order, struct fb_cursor at, uint64_
 uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_t sample);
 
 /*
- * When the samples [first, first + count) that use a unit are needed next on this node, after
- * global position `after` of `epoch`: a time (epoch * length + global position), UINT64_MAX if not
+ * When the samples [first, first + count) that use a unit are needed next on this node, at global
+ * position `from` of `epoch` or behind it: a time (epoch * length + global position), UINT64_MAX if not
  * within the horizon (two epochs of one node, 2 + nodes of several; four times as many as a sample
  * comes again after where epochs draw a part; of weighted draws as many of four as look_ahead_bytes
  * pays for, 8 bytes a sample each and one more). Smaller is sooner.
@@ -110,7 +110,7 @@ uint64_t fb_order_position(const struct fb_order *order, uint64_t epoch, uint64_
  * told UINT64_MAX.
  */
 uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_t count,
-                           uint64_t epoch, uint64_t after);
+                           uint64_t epoch, uint64_t from);
 
 /* Epochs, the present one among them, that fb_order_next_use looks at; 0: it knows nothing. */
 uint64_t fb_order_horizon(const struct fb_order *order);

@@ -2,16 +2,16 @@
 
 #include "order/test_orders.h"
 
-/* By looking at every position: the next one on this node behind (epoch, after) that takes one of
+/* By looking at every position: the next one on this node from (epoch, from) on that takes one of
  * [first, first + count). */
 static uint64_t by_search(const struct fb_order *all, uint64_t world, uint64_t node, uint64_t nodes,
-                          uint64_t first, uint64_t count, uint64_t epoch, uint64_t after,
+                          uint64_t first, uint64_t count, uint64_t epoch, uint64_t from,
                           uint64_t horizon)
 {
     uint64_t length = fb_order_length(all);
 
     for (uint64_t e = epoch; e < epoch + horizon; e++)
-        for (uint64_t g = e == epoch ? after + 1 : 0; g < length; g++) {
+        for (uint64_t g = e == epoch ? from : 0; g < length; g++) {
             uint64_t sample = fb_order_sample(all, fb_order_begin(all, e), g);
 
             if (sample - first < count && g % world / (world / nodes) == node)
@@ -45,10 +45,10 @@ static void next_use_is_the_first_one_on_this_node(void **state)
             assert_int_equal(fb_order_horizon(order), horizon);
             for (uint64_t first = 0; first < 60; first += 7)
                 for (uint64_t count = 1; count <= 6; count += 5)
-                    for (uint64_t after = 0; after < length; after += 9)
+                    for (uint64_t from = 0; from <= length; from += 9)
                         assert_int_equal(
-                            fb_order_next_use(order, first, count, 2, after),
-                            by_search(all, world, ranks.node, ranks.nodes, first, count, 2, after,
+                            fb_order_next_use(order, first, count, 2, from),
+                            by_search(all, world, ranks.node, ranks.nodes, first, count, 2, from,
                                       horizon));
             fb_order_close(order);
         }
@@ -68,8 +68,8 @@ static void a_sticky_sample_is_used_again_only_on_its_own_node(void **state)
     here = order_open(&setting, 0, 4);
     there = order_open(&setting, 3, 4);
     for (uint64_t sample = 0; sample < 80; sample++) {
-        uint64_t a = fb_order_next_use(here, sample, 1, 0, 79);
-        uint64_t b = fb_order_next_use(there, sample, 1, 0, 79);
+        uint64_t a = fb_order_next_use(here, sample, 1, 0, 80);
+        uint64_t b = fb_order_next_use(there, sample, 1, 0, 80);
 
         assert_true((a == UINT64_MAX) != (b == UINT64_MAX));
         assert_true(a == UINT64_MAX || a == 80 + fb_order_position(here, 1, sample));
@@ -134,7 +134,7 @@ static void *ask(void *argument)
 
     for (unsigned i = 0; i < 4000; i++) {
         uint64_t sample = fb_random_below(&random, 60), epoch = fb_random_below(&random, 12);
-        uint64_t next = fb_order_next_use(asker->order, sample, 1, epoch, 59), at;
+        uint64_t next = fb_order_next_use(asker->order, sample, 1, epoch, 60), at;
 
         if (next == UINT64_MAX)
             continue;

@@ -329,17 +329,19 @@ static void pad_item(const struct errand *errand, uint64_t room, uint64_t room_c
 /* When this unit is needed again, what next-use eviction goes by; never after the last epoch. Where
  * each unit is used once in every epoch only the epoch counts: no choice among those of the same
  * epoch wins a hit (caching.md 1), and each swap would cost a copy. */
-static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_batch *batch,
-                            uint64_t at, uint64_t unit)
+static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
+                            const struct fb_batch *batch, uint64_t at, uint64_t unit)
 {
-    uint64_t first = batch->samples[at], count = 1, after, next;
+    uint64_t first = batch->samples[at], count = 1, from = 0, next;
 
     if (!fetcher->next_use)
         return 0;
     if (fetcher->source->ops->users)
         fetcher->source->ops->users(fetcher->source, unit, &first, &count);
-    after = batch->at.start + (batch->first + at) * fetcher->ranks.world + fetcher->ranks.rank;
-    next = fb_order_next_use(fetcher->order, first, count, batch->at.epoch, after);
+    if (!hands->preloading)
+        from = batch->at.start + (batch->first + at) * fetcher->ranks.world + fetcher->ranks.rank +
+               1;
+    next = fb_order_next_use(fetcher->order, first, count, batch->at.epoch, from);
     if (batch->at.epoch + 1 == fetcher->epochs &&
         next / fb_order_length(fetcher->order) > batch->at.epoch)
         return UINT64_MAX;
@@ -365,7 +367,7 @@ static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,
                              .first_row = whole ? 0 : part->first_row,
                              .rows = whole ? extent.rows : part->rows,
                              .columns = extent.columns };
-    uint64_t room;
+    uint64_t room, next_use;
     int status;
 
     if (extent.known == FB_EXTENT_BROKEN) /* load() knows why and says so */
@@ -375,13 +377,13 @@ static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,
                      forebay_dtype_bytes(column->dtype);
     errand.to = fb_collation_item(fetcher->collation, batch->placed, batch->memory, part->field, at,
                                   part->item, &room);
+    next_use = next_use_of(fetcher, hands, batch, at, part->unit);
     if (field->finished)
-        return run_and_finish(&errand, batch, at, next_use_of(fetcher, batch, at, part->unit), room,
-                              error);
+        return run_and_finish(&errand, batch, at, next_use, room, error);
     if (errand.rows * errand.row_out > room)
         return fb_fail(error, FOREBAY_BAD_DATA, "%" PRIu64 " rows do not fit in the %" PRIu64
                        " bytes this batch has for them", errand.rows, room);
-    status = run_errand(&errand, next_use_of(fetcher, batch, at, part->unit), error);
+    status = run_errand(&errand, next_use, error);
     if (!status && errand.rows * errand.row_out < room)
         pad_item(&errand, room, batch->placed[column->data].columns);
     return status;

@@ -30,6 +30,7 @@ struct fb_hands {
                                 * finish() makes something of */
     struct fb_part *parts;     /* [parts_max] */
     bool passing;              /* what is loaded will be kept on the device: not in RAM, too */
+    bool preloading;           /* no batch is under way: the epoch's first use is still to come */
     uint64_t hits, misses;     /* of the run under way; the pipeline collects and clears them */
     uint64_t copy_ns;          /* the same: copying from and to the cache */
 };

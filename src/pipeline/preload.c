@@ -74,6 +74,7 @@ int fb_pipeline_preload(struct fb_pipeline *pipeline, forebay_error *error)
     fb_batch_begin(batch, fb_order_begin(pipeline->options.order, 0), 0, 1);
     status = fb_hands_init(&hands, pipeline, error);
     if (!status) {
+        hands.preloading = true;
         status = fill(pipeline, &hands, batch, error);
         fb_hands_release(&hands, pipeline);
     }
