@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -290,6 +291,8 @@ def main():
     for name in args.workloads:
         if name not in WORKLOADS:
             parser.error(f"no workload {name}; there are {', '.join(WORKLOADS)}")
+    if args.peers and not shutil.which(args.peers):
+        parser.error(f"--peers: no interpreter {args.peers}; '' leaves the peers out")
     args.program = args.program.resolve()
     rows = []
     for name in args.workloads or WORKLOADS:
