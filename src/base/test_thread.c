@@ -8,19 +8,11 @@
 
 #include <cmocka.h>
 
+#include "base/sanitized.h"
 #include "base/thread.h"
 
 /* The thread sanitizer takes its own part of every stack. */
-#if defined(__SANITIZE_THREAD__)
-#define SANITIZER_BYTES ((size_t)2 << 20)
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define SANITIZER_BYTES ((size_t)2 << 20)
-#endif
-#endif
-#ifndef SANITIZER_BYTES
-#define SANITIZER_BYTES ((size_t)0)
-#endif
+#define SANITIZER_BYTES ((size_t)(FB_SANITIZED_THREAD ? 2 << 20 : 0))
 
 struct seen {
     char name[16];

@@ -6,22 +6,13 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
+#include "base/sanitized.h"
 #include "cache/rendezvous.h"
 
 #define NOBODY 65534
 #define UNIT ((uint64_t)1 << 20)
+#define SEES_CALLS (!FB_SANITIZED) /* else they are the sanitizer's */
 
-#if defined(__has_feature)
-#define HAS(feature) __has_feature(feature)
-#else
-#define HAS(feature) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || HAS(address_sanitizer) ||     \
-    HAS(thread_sanitizer)
-#define SEES_CALLS 0 /* they are the sanitizer's */
-#else
-#define SEES_CALLS 1
-#endif
 static _Atomic uint64_t written, punched, largest_punch;
 
 #if SEES_CALLS
@@ -48,7 +39,7 @@ static struct fb_cache_options shared_of(struct fb_budget *budget, uint64_t unit
     struct fb_cache_options options = options_of(budget, FB_POLICY_LRU, units, UNIT, limit);
 
     options.share = FB_SHARE_JOB;
-    options.identity = fb_mix2(fb_now_ns(), (uint64_t)getpid());
+    options.identity = fresh_identity();
     return options;
 }
 

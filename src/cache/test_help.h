@@ -58,6 +58,14 @@ static inline struct fb_cache *open_of(const struct fb_cache_options *options)
     return cache;
 }
 
+/* Of a shared cache that nobody else has. */
+static inline uint64_t fresh_identity(void)
+{
+    static uint64_t count;
+
+    return fb_mix2(fb_now_ns(), (uint64_t)getpid() + (++count << 32));
+}
+
 /* The limit with which exactly `held` equal units are kept. */
 static inline uint64_t limit_for(uint64_t units, uint64_t unit_bytes, uint64_t held)
 {

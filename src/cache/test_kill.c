@@ -21,11 +21,6 @@ struct board {
 
 static struct board *board;
 
-static uint64_t fresh_identity(void)
-{
-    return fb_mix2(fb_now_ns(), (uint64_t)getpid());
-}
-
 static uint64_t size_of(uint64_t unit)
 {
     return 1000 + unit * 613 % 30000;

@@ -6,13 +6,6 @@
 
 #include "cache/rendezvous.h"
 
-static uint64_t fresh_identity(void)
-{
-    static uint64_t count;
-
-    return fb_mix2(fb_now_ns(), (uint64_t)getpid() + (++count << 32));
-}
-
 static struct fb_cache_options shared_of(struct fb_budget *budget, uint64_t identity, int policy,
                                          uint64_t limit)
 {

@@ -13,17 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sanitized.h"
 #include "config/config.h"
 
-#if defined(__has_feature)
-#define HAS_FEATURE(name) __has_feature(name)
-#else
-#define HAS_FEATURE(name) 0
-#endif
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) ||                               \
-    HAS_FEATURE(address_sanitizer) || HAS_FEATURE(thread_sanitizer) ||                             \
-    HAS_FEATURE(memory_sanitizer) || !defined(__GLIBC__)
+#if FB_SANITIZED || !defined(__GLIBC__)
 int main(void)
 {
     return 77;

@@ -13,20 +13,12 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
+#include "base/sanitized.h"
 #include "base/size.h"
 #include "forebay.h"
 
 /* The thread sanitizer takes a child's first thread for one of its parent's and gives up. */
-#if defined(__SANITIZE_THREAD__)
-#define THREADS_IN_CHILDREN false
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define THREADS_IN_CHILDREN false
-#endif
-#endif
-#ifndef THREADS_IN_CHILDREN
-#define THREADS_IN_CHILDREN true
-#endif
+#define THREADS_IN_CHILDREN (!FB_SANITIZED_THREAD)
 
 #define ITEMS 1000
 #define LIMIT (8 * FB_MIB)

@@ -2,14 +2,10 @@
 
 #include <pthread.h>
 
-#if defined(__has_feature)
-#define HAS(feature) __has_feature(feature)
-#else
-#define HAS(feature) 0
-#endif
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !HAS(address_sanitizer) &&  \
-    !HAS(thread_sanitizer)
-#define COUNTS_ALLOCATIONS 1
+#include "base/sanitized.h"
+
+#define COUNTS_ALLOCATIONS (!FB_SANITIZED)
+#if COUNTS_ALLOCATIONS
 /* Before libc's own, so that every allocation of this process is seen. */
 extern void *__libc_malloc(size_t bytes);
 extern void *__libc_calloc(size_t count, size_t bytes);
@@ -32,7 +28,6 @@ void *realloc(void *block, size_t bytes)
     return __libc_realloc(block, bytes);
 }
 #else
-#define COUNTS_ALLOCATIONS 0
 static uint64_t allocations;
 #endif
 

@@ -36,16 +36,4 @@ struct emulated {
 };
 
 typedef struct emulated *(*emulated_control_fn)(void);
-
-/* PoCL is not compiled for the thread sanitizer, which then sees races where there are none. */
-#if defined(__SANITIZE_THREAD__)
-#define NO_POCL 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define NO_POCL 1
-#endif
-#endif
-#ifndef NO_POCL
-#define NO_POCL 0
-#endif
 #endif

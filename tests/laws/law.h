@@ -10,18 +10,8 @@
 
 #include <cmocka.h>
 
+#include "base/sanitized.h"
 #include "forebay.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LAW_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LAW_SANITIZED 1
-#endif
-#endif
-#ifndef LAW_SANITIZED
-#define LAW_SANITIZED 0
-#endif
 
 #define LAW_SCANS 203  /* a prime-like number: no batch size divides it */
 #define LAW_FRAMES 48

@@ -24,13 +24,13 @@ static void open_take_close(unsigned batches)
     }
     began = fb_now_ns();
     forebay_close(loader);
-    assert_true(fb_now_ns() - began < SECOND_NS * (LAW_SANITIZED ? 10u : 1u));
+    assert_true(fb_now_ns() - began < SECOND_NS * (FB_SANITIZED ? 10u : 1u));
     forebay_batch_release(last);
 }
 
 static void nothing_grows_over_many_opens(void **state)
 {
-    unsigned count = law_count(1000, 10000) / (LAW_SANITIZED ? 10 : 1);
+    unsigned count = law_count(1000, 10000) / (FB_SANITIZED ? 10 : 1);
     unsigned fds, threads = law_threads_alone();
     uint64_t rss;
 
@@ -44,7 +44,7 @@ static void nothing_grows_over_many_opens(void **state)
     assert_int_equal(law_fds(), fds);
     assert_true(law_threads_become(threads));
     /* A sanitizer keeps freed memory for a while; it finds leaks its own way. */
-    if (!LAW_SANITIZED && law_rss_bytes() > rss + GROWTH_BYTES)
+    if (!FB_SANITIZED && law_rss_bytes() > rss + GROWTH_BYTES)
         fail_msg("%u opens: resident memory went from %llu to %llu bytes", count,
                  (unsigned long long)rss, (unsigned long long)law_rss_bytes());
 }

@@ -130,31 +130,31 @@ static void fail_each_once(enum fault_kind kind, bool cached, unsigned points)
 static void every_allocation_fails_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_MEMORY, false, LAW_SANITIZED ? 80 : 200);
+    fail_each_once(FAULT_MEMORY, false, FB_SANITIZED ? 80 : 200);
 }
 
 static void every_allocation_fails_once_with_a_cache(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_MEMORY, true, LAW_SANITIZED ? 80 : 200);
+    fail_each_once(FAULT_MEMORY, true, FB_SANITIZED ? 80 : 200);
 }
 
 static void every_read_fails_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_READ, false, LAW_SANITIZED ? 30 : 60);
+    fail_each_once(FAULT_READ, false, FB_SANITIZED ? 30 : 60);
 }
 
 static void every_read_is_short_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_SHORT, true, LAW_SANITIZED ? 30 : 60);
+    fail_each_once(FAULT_SHORT, true, FB_SANITIZED ? 30 : 60);
 }
 
 static void every_open_fails_once(void **state)
 {
     (void)state;
-    fail_each_once(FAULT_OPEN, false, LAW_SANITIZED ? 30 : 60);
+    fail_each_once(FAULT_OPEN, false, FB_SANITIZED ? 30 : 60);
 }
 
 /* Images, tar shards of every form and speech: fewer points each, as there are many kinds. */
@@ -167,10 +167,10 @@ static void every_call_fails_once_of_every_other_kind(void **state)
         setenv("XDG_CACHE_HOME", "/proc/nowhere", 1); /* no index is kept: every run scans */
         printf("%s: ", media->name);
         fflush(stdout);
-        fail_each_once(FAULT_MEMORY, true, LAW_SANITIZED ? 24 : 60);
-        fail_each_once(FAULT_READ, false, LAW_SANITIZED ? 4 : 16);
-        fail_each_once(FAULT_SHORT, false, LAW_SANITIZED ? 4 : 16);
-        fail_each_once(FAULT_OPEN, false, LAW_SANITIZED ? 4 : 16);
+        fail_each_once(FAULT_MEMORY, true, FB_SANITIZED ? 24 : 60);
+        fail_each_once(FAULT_READ, false, FB_SANITIZED ? 4 : 16);
+        fail_each_once(FAULT_SHORT, false, FB_SANITIZED ? 4 : 16);
+        fail_each_once(FAULT_OPEN, false, FB_SANITIZED ? 4 : 16);
     }
     media = NULL;
 }

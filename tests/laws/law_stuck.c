@@ -151,7 +151,7 @@ static void close_with(open_fn *open_it, unsigned readers)
     forebay_close(loader);
     took = fb_now_ns() - began;
     mark_closed(&heard);
-    assert_true(took < (uint64_t)1000000000 * (LAW_SANITIZED ? 3 : 1) + 500000000);
+    assert_true(took < (uint64_t)1000000000 * (FB_SANITIZED ? 3 : 1) + 500000000);
     assert_int_equal(heard.lines - before, 1);
     if (!strstr(heard.last, readers == 3 ? "3 workers are stuck" : "stuck"))
         fail_msg("said: %s", heard.last);
