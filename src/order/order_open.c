@@ -281,7 +281,7 @@ static void describe(struct fb_order *order)
                          (llu)order->stretch);
     if (order->subset.count)
         used += snprintf(text + used, size - (size_t)used, ", subset");
-    if (order->length < order->entries)
+    if (order->form != FB_FORM_DRAWS && order->length < order->entries)
         used += snprintf(text + used, size - (size_t)used, ", a part each epoch");
     if (order->buckets)
         snprintf(text + used, size - (size_t)used, ", in buckets by length");

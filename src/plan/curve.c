@@ -23,9 +23,7 @@ static bool is_closed(const struct fb_curve_options *options)
     const struct fb_order_options *order = options->order_options;
     const struct fb_source *source = options->source;
 
-    if (order->weights_file || source->shared_units || source->sliced)
-        return false;
-    if (fb_order_length(options->order) < fb_order_entries(options->order))
+    if (!fb_order_once(options->order) || source->shared_units || source->sliced)
         return false;
     if (options->ranks.nodes > 1 && order->sticky == FB_STICKY_NONE)
         return false;
@@ -63,7 +61,7 @@ static uint64_t horizon_of(const struct fb_curve_options *options)
 
     if (order->weights_file)
         return order->look_ahead_bytes ? fb_order_horizon(options->order) : FB_DRAWS_HORIZON;
-    if (fb_order_length(options->order) < fb_order_entries(options->order))
+    if (!fb_order_once(options->order)) /* epochs draw a part */
         return fb_min(fb_order_horizon(options->order) * options->ranks.nodes, FB_PART_HORIZON);
     return options->ranks.nodes > 1 ? 2 + options->ranks.nodes : 2;
 }
