@@ -125,10 +125,13 @@ static void look_for_worst(struct fb_cache *cache, int policy, const struct fb_c
 /* Evict one unit that is worth less than the newcomer. */
 static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcomer)
 {
-    int policy = atomic_load(&cache->policy);
     struct fb_cost cost = { 0 };
     struct fb_worst worst;
+    int policy;
 
+    if (atomic_load(&cache->policy) == FB_POLICY_NEXT_USE)
+        fb_service_look_around(cache); /* one who just came may have filled with times of its own */
+    policy = atomic_load(&cache->policy);
     if (policy == FB_POLICY_FILL) {
         if (!cache->segment.geometry.chained)
             return false;
