@@ -60,14 +60,25 @@ int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
     return fb_budget_new(out, bytes, error);
 }
 
+static bool has_draws(const struct fb_config *config)
+{
+    return config->order_weights || !config->order_draws.is_auto;
+}
+
+/* May samples come in groups though the user did not ask for that? */
+static bool may_group(const struct fb_config *config)
+{
+    return !fb_config_is_set(config, "order.group") && config->order_shuffle &&
+           config->order_sticky == FB_STICKY_NONE && !has_draws(config);
+}
+
 /* Rows that have to be read from the disk are read block by block unless the user says otherwise. */
 static int resolve_group(const struct fb_config *config, const struct fb_source *source,
                          uint64_t budget_left, const struct fb_log *log)
 {
     char have[32], left[32];
 
-    if (fb_config_is_set(config, "order.group") || !config->order_shuffle ||
-        !source->block_samples || source->unit_bytes_total <= budget_left)
+    if (!may_group(config) || !source->block_samples || source->unit_bytes_total <= budget_left)
         return config->order_group;
     fb_say(log, "order.group: block, because the table's %s do not fit in the %s of memory that are "
            "left; order.group: none shuffles all rows, and reads each by itself",
@@ -79,9 +90,7 @@ static int resolve_group(const struct fb_config *config, const struct fb_source 
  * memory goes, unless the user names another order. */
 static bool is_in_order(const struct fb_config *config, const struct fb_source *source)
 {
-    return source->stretch_samples && config->order_shuffle &&
-           !fb_config_is_set(config, "order.group") && config->order_sticky == FB_STICKY_NONE &&
-           !config->order_weights && config->order_draws.is_auto;
+    return source->stretch_samples && may_group(config);
 }
 
 static void order_by_stretches(struct fb_order_options *options, const struct fb_source *source,
@@ -121,8 +130,7 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
         return config->memory_policy;
     if (source->sliced)
         return FB_POLICY_FILL;
-    if (source->shared_units || config->order_weights || config->order_subset ||
-        !config->order_draws.is_auto || ranks->nodes > 1)
+    if (source->shared_units || has_draws(config) || config->order_subset || ranks->nodes > 1)
         return FB_POLICY_NEXT_USE;
     return FB_POLICY_FILL;
 }

@@ -169,3 +169,20 @@ def test_a_table_that_does_not_fit_is_shuffled_by_blocks(tmp_path, caplog):
     assert order != sorted(order)
     assert any("order.group: block" in record.message for record in caplog.records)
     assert stats["memory"]["peak_bytes"] <= 12 << 20
+
+
+@pytest.mark.parametrize("order", ({"draws": 5000}, {"weights": "weights"}, {"sticky": "rank"}))
+def test_what_cannot_come_in_blocks_is_not_made_to(tmp_path, caplog, order):
+    """Nobody asked for blocks: that a table does not fit is no reason to refuse the order."""
+    caplog.set_level("INFO", "forebay")
+    expected = parts(tmp_path, 400000, 2)
+    if "weights" in order:
+        (tmp_path / "weights").write_text("1\n" * len(expected))
+        order = {"weights": str(tmp_path / "weights"), "draws": 5000}
+    settings = config(tmp_path)
+    settings["order"] = {"shuffle": True, **order}
+    settings["memory"]["budget"] = "12MiB" if "weights" not in order else "16MiB"
+    with forebay.Loader(settings) as loader:
+        batch = next(iter(loader))
+        numpy.testing.assert_array_equal(batch["x"], expected["x"].to_numpy()[batch["index"]])
+    assert not any("order.group: block" in record.message for record in caplog.records)
