@@ -37,6 +37,7 @@ struct fb_cache_options {
     uint64_t unit_bytes_median, unit_bytes_max;
     uint64_t limit_bytes; /* index and waste included */
     int policy;           /* FB_POLICY_FILL, _NEXT_USE or _LRU: resolved, never AUTO */
+    bool steady;          /* what this member admits never takes the place of another unit */
     unsigned pins_max;    /* units pinned or being filled at once by this process */
     int share;            /* FB_SHARE_* ; OFF: private memory */
     uint64_t identity;    /* which caches are the same (source, decode options, version) */

@@ -11,7 +11,7 @@
 
 #define OS_PAGE ((uint64_t)4096)
 #define CHAIN 16 /* pages in a median unit: half a page of waste is then 3 % of it */
-#define PAGE_LEAST ((uint64_t)256)
+#define PAGE_STEP ((uint64_t)64) /* pages below the system's are multiples of this */
 #define PAGE_BYTES_MAX ((uint64_t)1 << 40)
 
 _Static_assert(sizeof(struct fb_entry) == 32, "an index of at most 48 bytes per unit");
@@ -48,14 +48,17 @@ static uint64_t pages_wanted(const struct fb_geometry *geometry,
 }
 
 /* A sixteenth of the median. Small units have smaller pages than the system's, for half a page is
- * lost at the end of each; but a page has 9 bytes of index, so there is an end to that. */
+ * lost at the end of each; but a page has 9 bytes of tables, and page / 2 + 9 x unit / page is least
+ * for a page of sqrt(18 x unit). */
 static uint64_t page_for(uint64_t median)
 {
-    uint64_t sixteenth = median / CHAIN;
+    uint64_t sixteenth = median / CHAIN, page = PAGE_STEP;
 
     if (sixteenth >= OS_PAGE)
         return sixteenth & ~(OS_PAGE - 1);
-    return fb_max(sixteenth & ~(PAGE_LEAST / 4 - 1), PAGE_LEAST);
+    while (page + PAGE_STEP <= sixteenth || (page + PAGE_STEP) * (page + PAGE_STEP) <= 18 * median)
+        page += PAGE_STEP;
+    return page;
 }
 
 int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_options *options,

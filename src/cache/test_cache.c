@@ -153,6 +153,29 @@ static void the_last_epoch_admits_nothing_but_lru_does(void **state)
     }
 }
 
+static void a_steady_cache_keeps_what_it_has(void **state)
+{
+    static const int policies[] = { FB_POLICY_NEXT_USE, FB_POLICY_LRU };
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct fb_budget *budget = budget_of(MUCH);
+        struct fb_cache_options options = options_of(budget, policies[i], 100, 4096,
+                                                     limit_for(100, 4096, 10));
+        struct fb_cache *cache;
+
+        options.steady = true;
+        cache = open_of(&options);
+        for (uint64_t n = 0; n < 300; n++) /* the later ones are needed sooner, and were used last */
+            assert_int_equal(use(cache, n % 100, 4096, 1000 - n),
+                             n % 100 >= 10 ? FB_CACHE_MISS
+                             : n >= 100    ? FB_CACHE_HIT
+                                           : FB_CACHE_FILL);
+        fb_cache_close(cache);
+        fb_budget_free(budget);
+    }
+}
+
 /* ---- memory ---- */
 
 static void the_ledger_never_holds_more_than_the_limit(void **state)
@@ -513,6 +536,7 @@ int main(void)
         cmocka_unit_test(next_use_does_not_admit_what_would_go_before_its_use),
         cmocka_unit_test(a_pinned_unit_is_never_evicted),
         cmocka_unit_test(the_last_epoch_admits_nothing_but_lru_does),
+        cmocka_unit_test(a_steady_cache_keeps_what_it_has),
         cmocka_unit_test(the_ledger_never_holds_more_than_the_limit),
         cmocka_unit_test(the_cache_yields_to_others_at_once),
         cmocka_unit_test(what_is_pinned_stays_in_the_ledger_until_it_is_done),

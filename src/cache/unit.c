@@ -129,6 +129,8 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
     struct fb_worst worst;
     int policy;
 
+    if (cache->options.steady)
+        return false;
     if (atomic_load(&cache->policy) == FB_POLICY_NEXT_USE)
         fb_service_look_around(cache); /* one who just came may have filled with times of its own */
     policy = atomic_load(&cache->policy);

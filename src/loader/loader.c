@@ -83,14 +83,17 @@ static int check_keep(const forebay_loader *loader, bool is_there, forebay_error
     return FOREBAY_OK;
 }
 
-/* Tiny units are kept in blocks where what came first stays. */
-static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks *blocks)
+/* Blocks for tiny units. One that made room for another would be read whole for a single unit of it
+ * again and again, so they stay, whatever the policy; what is in them depends on the order's list. */
+static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks *blocks,
+                        uint64_t list)
 {
-    options->unit_bytes_median = options->unit_bytes_median * options->unit_count / blocks->count;
+    options->unit_bytes_median = blocks->bytes_total / blocks->count;
     options->unit_count = blocks->count;
     options->unit_bytes = blocks->bytes;
     options->unit_bytes_max = blocks->bytes_max;
-    options->identity = fb_mix2(options->identity, FB_BLOCK_UNITS);
+    options->identity = fb_mix2(fb_mix2(options->identity, FB_BLOCK_UNITS), list);
+    options->steady = options->policy != FB_POLICY_FILL;
 }
 
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
@@ -113,7 +116,6 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .job = fb_mix2(fb_cache_job(), fb_order_identity(loader->order)) | 1,
         .keep_s = loader->config.memory_keep,
     };
-    struct fb_blocks blocks;
     int status = check_keep(loader, plan->cache > 0 && !source->ops->keep, error);
 
     loader->policy = "none";
@@ -124,9 +126,10 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
             loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
         return FOREBAY_OK;
     }
-    loader->blocks = fb_prepare_blocks(&loader->config, source, &loader->ranks, &blocks);
-    if (loader->blocks)
-        keep_blocks(&options, &blocks);
+    fb_prepare_blocks(&loader->config, source, loader->order, &loader->ranks, plan->cache,
+                      &loader->blocks);
+    if (loader->blocks.count)
+        keep_blocks(&options, &loader->blocks, fb_order_list(loader->order));
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);
@@ -189,9 +192,9 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .ranks = loader->ranks,
         .seed = config->order_seed.value,
         .on_error = resolve_on_error(loader),
-        .blocks = loader->blocks,
-        .next_use = loader->cache && fb_prepare_policy(config, loader->source, &loader->ranks) ==
-                                         FB_POLICY_NEXT_USE,
+        .blocks = loader->blocks.count ? &loader->blocks : NULL,
+        .next_use = loader->cache && !loader->blocks.count &&
+                    fb_prepare_policy(config, loader->source, &loader->ranks) == FB_POLICY_NEXT_USE,
         .workers = plan->workers,
         .prefetch = plan->prefetch,
         .slots_floor = plan->slots_floor,
@@ -209,6 +212,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
 
 static int start_governor(forebay_loader *loader, forebay_error *error)
 {
+    uint64_t kept = loader->blocks.count ? loader->blocks.count : loader->source->unit_count;
     struct fb_governor_options options = {
         .pipeline = loader->pipeline,
         .cache = loader->cache,
@@ -223,9 +227,7 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
         .floor = loader->floor,
         .slot = loader->needs.slot,
         .per_worker = loader->needs.per_worker,
-        .cache_least = loader->cache ? fb_cache_index_bytes(fb_prepare_kept_units(
-                                           &loader->config, loader->source, &loader->ranks))
-                                     : 0,
+        .cache_least = loader->cache ? fb_cache_index_bytes(kept) : 0,
         .cache_most = loader->cache ? loader->needs.cache_wanted : 0,
         .window = loader->window,
         .set = fb_loader_set,

@@ -160,8 +160,7 @@ static float bucket_length(const void *data, uint64_t entry)
 {
     const struct fb_order *order = ((const struct view *)data)->order;
 
-    return order->length_of(order->length_data,
-                            order->subset.count ? order->subset.list[entry] : entry);
+    return order->length_of(order->length_data, fb_order_entry_sample(order, entry));
 }
 
 static struct fb_bucket_view bucket_view(const struct view *view)
@@ -190,7 +189,7 @@ static uint64_t draw_position(const struct view *view, uint64_t sample)
 static uint64_t position_of(const struct view *view, uint64_t sample)
 {
     const struct fb_order *order = view->order;
-    uint64_t entry = order->subset.count ? fb_subset_find(&order->subset, sample) : sample;
+    uint64_t entry = fb_order_entry_of(order, sample);
     uint64_t position;
 
     if (entry == FB_NOWHERE)
@@ -227,7 +226,7 @@ static uint64_t view_sample(const struct view *view, uint64_t start, uint64_t p)
     const struct fb_order *order = view->order;
     uint64_t entry = entry_at(view, global_position(order, start, p));
 
-    return order->subset.count ? order->subset.list[entry] : entry;
+    return fb_order_entry_sample(order, entry);
 }
 
 uint64_t fb_order_sample(const struct fb_order *order, struct fb_cursor at, uint64_t p)
@@ -294,13 +293,28 @@ bool fb_order_once(const struct fb_order *order)
            (order->ranks.nodes == 1 || order->form == FB_FORM_STICKY);
 }
 
+uint64_t fb_order_entry_of(const struct fb_order *order, uint64_t sample)
+{
+    return order->subset.count ? fb_subset_find(&order->subset, sample) : sample;
+}
+
+uint64_t fb_order_entry_sample(const struct fb_order *order, uint64_t entry)
+{
+    return order->subset.count ? order->subset.list[entry] : entry;
+}
+
+uint64_t fb_order_list(const struct fb_order *order)
+{
+    return order->subset.count ? order->subset.hash | 1 : 0;
+}
+
 bool fb_order_uses(const struct fb_order *order, uint64_t sample)
 {
     if (sample >= order->samples)
         return false;
     if (order->form == FB_FORM_DRAWS)
         return order->draws.keep[sample] > 0;
-    if (order->subset.count && fb_subset_find(&order->subset, sample) == FB_NOWHERE)
+    if (fb_order_entry_of(order, sample) == FB_NOWHERE)
         return false;
     return order->form != FB_FORM_STICKY || is_here(order, fb_order_position(order, 0, sample));
 }

@@ -83,6 +83,11 @@ uint64_t fb_order_entries(const struct fb_order *order);
 uint64_t fb_order_identity(const struct fb_order *order);
 /* Does this node use each of its samples exactly once in every epoch? */
 bool fb_order_once(const struct fb_order *order);
+/* order.subset: the place of a sample in its list (UINT64_MAX: it is not there), the sample at a
+ * place below fb_order_entries, and which list it is. Without a subset they are all samples; 0. */
+uint64_t fb_order_entry_of(const struct fb_order *order, uint64_t sample);
+uint64_t fb_order_entry_sample(const struct fb_order *order, uint64_t entry);
+uint64_t fb_order_list(const struct fb_order *order);
 /* May an epoch take the sample on this node? */
 bool fb_order_uses(const struct fb_order *order, uint64_t sample);
 /* Local positions this rank has from `at` to the epoch's end, ends padded or dropped. */

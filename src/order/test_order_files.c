@@ -136,6 +136,10 @@ static void a_subset_is_read_however_its_lines_end(void **state)
     assert_int_equal(fb_order_sample(order, fb_order_begin(order, 0), 1), 1);
     assert_int_equal(fb_order_sample(order, fb_order_begin(order, 8), 2), 9);
     assert_int_equal(fb_order_position(order, 0, 1), 1);
+    for (uint64_t entry = 0; entry < 3; entry++)
+        assert_int_equal(fb_order_entry_of(order, fb_order_entry_sample(order, entry)), entry);
+    assert_int_equal(fb_order_entry_sample(order, 0), 7);
+    assert_true(fb_order_entry_of(order, 8) == UINT64_MAX);
     fb_order_close(order);
     setting_release(&setting);
 }
@@ -152,6 +156,12 @@ static void a_shuffled_subset_does_not_depend_on_the_order_of_its_lines(void **s
     for (uint64_t p = 0; p < 4; p++)
         assert_int_equal(fb_order_sample(first, fb_order_begin(first, 1), p),
                          fb_order_sample(second, fb_order_begin(second, 1), p));
+    assert_true(fb_order_list(first) == fb_order_list(second) && fb_order_list(first));
+    assert_int_equal(fb_order_entry_sample(first, 1), 2);
+    fb_order_close(second);
+    setting_release(&b);
+    assert_int_equal(open_with("1\n2\n5\n7", 7, false, 10, &second, &b, &error), 0);
+    assert_true(fb_order_list(first) != fb_order_list(second));
     fb_order_close(first);
     fb_order_close(second);
     setting_release(&a);

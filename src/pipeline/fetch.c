@@ -23,6 +23,11 @@ struct errand {
     struct fb_block block; /* what the cache keeps: of one unit, or of some tiny ones */
 };
 
+static uint32_t field_number(const struct errand *errand)
+{
+    return (uint32_t)(errand->field - errand->fetcher->source->fields);
+}
+
 static bool is_converted(const struct errand *errand)
 {
     return errand->column->dtype != errand->field->dtype;
@@ -166,11 +171,12 @@ static bool admit_neighbours(const struct errand *errand, const struct fb_cache_
     struct errand other = *errand;
     uint64_t end = 0;
 
-    for (uint64_t i = 0; i < errand->block.count; i++) {
+    for (uint64_t i = 0; errand->fetcher->blocks && i < errand->block.count; i++) {
         uint64_t bytes;
         struct fb_extent extent;
 
-        other.unit = errand->block.first + i * errand->block.step;
+        other.unit = fb_block_unit(source, errand->fetcher->blocks, field_number(errand),
+                                   &errand->block, i);
         extent = source->ops->extent(source, other.unit);
         bytes = extent.known == FB_EXTENT_EXACT ? fb_extent_bytes(errand->field, extent) : 0;
         other.block.offset = errand->block.equal ? i * errand->block.equal : end;
@@ -249,16 +255,14 @@ static enum fb_cache_answer ask(const struct errand *errand, uint64_t next_use,
     return answer;
 }
 
-/* What the cache keeps of it: the unit, or its block. */
+/* What the cache keeps of it: the unit, its block, or nothing (no bytes: that is never a hit). */
 static void find_block(struct errand *errand)
 {
-    const struct fb_source *source = errand->fetcher->source;
-
     if (errand->fetcher->blocks)
-        fb_block_find(source, (uint32_t)(errand->field - source->fields), errand->unit,
-                      &errand->block);
+        fb_block_find(errand->fetcher->source, errand->fetcher->blocks, field_number(errand),
+                      errand->unit, &errand->block);
     else
-        errand->block = (struct fb_block){ .number = errand->unit, .first = errand->unit,
+        errand->block = (struct fb_block){ .number = errand->unit, .begin = errand->unit,
                                            .count = 1,
                                            .bytes = errand->unit_rows * errand->row_in };
 }

@@ -76,11 +76,14 @@ static void facts_fill(struct fb_forecast *forecast, const struct fb_config *con
     const struct fb_source *source = forecast->source;
     uint64_t batch = fb_max(1, config->batch_size.value);
     uint64_t count = fb_order_count(forecast->order, fb_order_begin(forecast->order, 0));
+    struct fb_blocks blocks;
 
     forecast->kind = source->ops->kind;
     forecast->samples = source->sample_count;
     forecast->units = source->unit_count;
-    forecast->kept_units = fb_prepare_kept_units(config, source, &forecast->ranks);
+    fb_prepare_blocks(config, source, forecast->order, &forecast->ranks, forecast->plan.cache,
+                      &blocks);
+    forecast->kept_units = blocks.count ? blocks.count : source->unit_count;
     forecast->unit_bytes = source->unit_bytes_total;
     forecast->epoch_batches = config->order_drop_last ? count / batch
                                                       : (count + batch - 1) / batch;
@@ -90,14 +93,16 @@ static void facts_fill(struct fb_forecast *forecast, const struct fb_config *con
     stages_fill(forecast);
 }
 
-static int draw_curve(struct fb_forecast *forecast, const struct fb_order_options *order,
-                      const struct fb_log *log, forebay_error *error)
+static int draw_curve(struct fb_forecast *forecast, const struct fb_config *config,
+                      const struct fb_order_options *order, const struct fb_log *log,
+                      forebay_error *error)
 {
     struct fb_curve_options options = { .source = forecast->source,
                                         .order_options = order,
                                         .ranks = forecast->ranks,
                                         .kept_units = forecast->kept_units,
-                                        .planned_bytes = forecast->plan.cache,
+                                        .planned_bytes = fb_prepare_together(
+                                            config, &forecast->ranks, forecast->plan.cache),
                                         .log = log };
     int status = whole_order(forecast, order, log, error);
 
@@ -105,8 +110,6 @@ static int draw_curve(struct fb_forecast *forecast, const struct fb_order_option
         status = fb_budget_new(&forecast->own, OWN_BYTES, error);
     options.order = forecast->order;
     options.budget = forecast->own;
-    /* The caches of the node's ranks are one. */
-    options.planned_bytes *= fb_max(1, forecast->ranks.local_world);
     return status ? status : fb_curve_make(&forecast->curve, &options, error);
 }
 
@@ -139,7 +142,7 @@ int fb_forecast_make(struct fb_forecast *forecast, const struct fb_config *confi
         status = open_order(forecast, config, &options, log, error);
     if (!status) {
         facts_fill(forecast, config);
-        status = draw_curve(forecast, &options, log, error);
+        status = draw_curve(forecast, config, &options, log, error);
     }
     parts_close(forecast);
     return status;

@@ -135,30 +135,73 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
     return FB_POLICY_FILL;
 }
 
-bool fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
-                       const struct fb_ranks *ranks, struct fb_blocks *blocks)
+uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ranks *ranks,
+                             uint64_t cache)
 {
-    if (!fb_blocks_any(source) || config->order_subset ||
-        fb_prepare_policy(config, source, ranks) != FB_POLICY_FILL)
-        return false;
-    fb_blocks_measure(source, blocks);
-    return true;
+    return config->memory_share == FB_SHARE_OFF ? cache : cache * fb_max(1, ranks->local_world);
 }
 
-uint64_t fb_prepare_kept_units(const struct fb_config *config, const struct fb_source *source,
-                               const struct fb_ranks *ranks)
+static uint64_t place_of(const void *order, uint64_t sample)
 {
-    struct fb_blocks blocks;
+    return fb_order_entry_of(order, sample);
+}
 
-    return fb_prepare_blocks(config, source, ranks, &blocks) ? blocks.count : source->unit_count;
+static uint64_t sample_at(const void *order, uint64_t place)
+{
+    return fb_order_entry_sample(order, place);
+}
+
+/* A block would keep neighbours that this cache never has a use for. */
+static bool has_strangers(const struct fb_config *config, const struct fb_source *source,
+                          const struct fb_order *order, const struct fb_ranks *ranks)
+{
+    if (config->order_sticky != FB_STICKY_NONE && ranks->world > 1 &&
+        (ranks->nodes > 1 || config->memory_share == FB_SHARE_OFF))
+        return true;
+    if (config->order_subset)
+        return !fb_blocks_can_choose(source);
+    for (uint64_t sample = 0; config->order_weights && sample < source->sample_count; sample++)
+        if (!fb_order_uses(order, sample))
+            return true;
+    return false;
+}
+
+/* Does the policy put one unit in the place of another? Not where each is used once an epoch. */
+static bool swaps(int policy, const struct fb_source *source, const struct fb_order *order)
+{
+    if (policy == FB_POLICY_NEXT_USE)
+        return source->shared_units || !fb_order_once(order);
+    return policy == FB_POLICY_LRU;
+}
+
+/* Units and their waste, index, tables. */
+static uint64_t room_for(uint64_t bytes, uint64_t entries)
+{
+    return bytes + bytes / 16 + fb_cache_index_bytes(entries);
+}
+
+void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
+                       const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
+                       struct fb_blocks *blocks)
+{
+    struct fb_choice subset = { fb_order_entries(order), order, place_of, sample_at };
+    struct fb_choice all = { .count = 0 };
+
+    *blocks = (struct fb_blocks){ .count = 0 };
+    if (!cache || !fb_blocks_any(source) || has_strangers(config, source, order, ranks))
+        return;
+    fb_blocks_measure(source, config->order_subset ? subset : all, blocks);
+    if (swaps(fb_prepare_policy(config, source, ranks), source, order) &&
+        room_for(blocks->bytes_total, blocks->count) > fb_prepare_together(config, ranks, cache))
+        *blocks = (struct fb_blocks){ .count = 0 };
 }
 
 /* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */
-static uint64_t cache_wanted(const struct fb_config *config, const struct fb_source *source,
-                             const struct fb_ranks *ranks)
+static uint64_t cache_wanted(const struct fb_config *config, const struct fb_source *source)
 {
     struct fb_host_memory host;
     uint64_t total = source->unit_bytes_total;
+    struct fb_blocks blocks; /* of one unit each where units are not tiny */
 
     if (config->memory_cache.mode != FB_SIZE_AUTO)
         return 0;
@@ -169,8 +212,8 @@ static uint64_t cache_wanted(const struct fb_config *config, const struct fb_sou
     }
     if (!total)
         return UINT64_MAX / 2;
-    return total + total / 16 +
-           fb_cache_index_bytes(fb_prepare_kept_units(config, source, ranks));
+    fb_blocks_measure(source, (struct fb_choice){ .count = 0 }, &blocks);
+    return room_for(total, blocks.count);
 }
 
 /* To know when a weighted draw comes again costs 8 bytes a sample for each epoch: worth it where a
@@ -179,7 +222,7 @@ static uint64_t look_ahead(const struct fb_config *config, const struct fb_sourc
                            const struct fb_ranks *ranks, uint64_t left)
 {
     bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep &&
-                  (config->memory_cache.mode != FB_SIZE_AUTO || cache_wanted(config, source, ranks));
+                  (config->memory_cache.mode != FB_SIZE_AUTO || cache_wanted(config, source));
 
     if (!config->order_weights || !cached ||
         fb_prepare_policy(config, source, ranks) != FB_POLICY_NEXT_USE)
@@ -248,7 +291,7 @@ int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                                      .per_worker = pipeline.per_worker,
                                      .open = source->open_bytes,
                                      .scratch = pipeline.scratch,
-                                     .cache_wanted = cache_wanted(config, source, ranks),
+                                     .cache_wanted = cache_wanted(config, source),
                                      .ranks = ranks->local_world };
     return fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);
 }

@@ -36,13 +36,14 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
 int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
                       const struct fb_ranks *ranks);
 
-/* Does the cache keep tiny units in blocks? Only under fill: what is not kept is then read alone; and
- * not of a subset: a block would keep neighbours that nobody uses. */
-bool fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
-                       const struct fb_ranks *ranks, struct fb_blocks *blocks);
-/* The units, or blocks of them, that a cache has an index for. */
-uint64_t fb_prepare_kept_units(const struct fb_config *config, const struct fb_source *source,
-                               const struct fb_ranks *ranks);
+/* What this rank's `cache` bytes come to with those of the node's other ranks. */
+uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ranks *ranks,
+                             uint64_t cache);
+/* How a cache of so many bytes keeps tiny units together; blocks->count is 0 if it does not: because
+ * neighbours are never used, or because it is too small for all and its policy goes by single units. */
+void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
+                       const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
+                       struct fb_blocks *blocks);
 
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,

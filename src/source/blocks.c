@@ -23,11 +23,18 @@ static uint64_t numbers(const struct fb_source *source)
     return source->unit_count / fb_max(1, source->field_count);
 }
 
-static uint64_t blocks_of(const struct fb_source *source, uint32_t field)
+/* Those of them that are kept. */
+static uint64_t places(const struct fb_source *source, const struct fb_choice *choice)
 {
-    uint64_t each = together(&source->fields[field]);
+    return choice->count ? choice->count : numbers(source);
+}
 
-    return numbers(source) / each + (numbers(source) % each != 0);
+static uint64_t blocks_of(const struct fb_source *source, const struct fb_choice *choice,
+                          uint32_t field)
+{
+    uint64_t each = together(&source->fields[field]), all = places(source, choice);
+
+    return all / each + (all % each != 0);
 }
 
 /* Of every unit of the field that is whole, if all are alike; else 0. */
@@ -46,6 +53,21 @@ bool fb_blocks_any(const struct fb_source *source)
     return false;
 }
 
+bool fb_blocks_can_choose(const struct fb_source *source)
+{
+    return !source->shared_units && source->sample_count == numbers(source);
+}
+
+uint64_t fb_block_unit(const struct fb_source *source, const struct fb_blocks *blocks,
+                       uint32_t field, const struct fb_block *block, uint64_t i)
+{
+    const struct fb_choice *choice = &blocks->choice;
+    uint64_t place = block->begin + i;
+    uint64_t number = choice->count ? choice->sample(choice->list, place) : place;
+
+    return number * source->field_count + field;
+}
+
 /* Bytes of a unit, 0 if it is broken. */
 static uint64_t unit_bytes(const struct fb_source *source, uint32_t field, uint64_t unit)
 {
@@ -55,8 +77,8 @@ static uint64_t unit_bytes(const struct fb_source *source, uint32_t field, uint6
 }
 
 /* Equal ones have each its place, whole or broken, and the last block is as large as all. */
-static void add_up(const struct fb_source *source, uint32_t field, uint64_t at,
-                   struct fb_block *block)
+static void add_up(const struct fb_source *source, const struct fb_blocks *blocks, uint32_t field,
+                   uint64_t at, struct fb_block *block)
 {
     block->equal = equal_bytes(&source->fields[field]);
     block->offset = at * block->equal;
@@ -64,38 +86,44 @@ static void add_up(const struct fb_source *source, uint32_t field, uint64_t at,
     if (block->equal)
         return;
     for (uint64_t i = 0; i < block->count; i++) {
-        uint64_t bytes = unit_bytes(source, field, block->first + i * block->step);
+        uint64_t bytes = unit_bytes(source, field, fb_block_unit(source, blocks, field, block, i));
 
         block->bytes += bytes;
         block->offset += i < at ? bytes : 0;
     }
 }
 
-void fb_block_find(const struct fb_source *source, uint32_t field, uint64_t unit,
-                   struct fb_block *block)
+void fb_block_find(const struct fb_source *source, const struct fb_blocks *blocks, uint32_t field,
+                   uint64_t unit, struct fb_block *block)
 {
-    uint64_t each = together(&source->fields[field]), number = unit / source->field_count;
-    uint64_t begin = number / each * each;
+    const struct fb_choice *choice = &blocks->choice;
+    uint64_t each = together(&source->fields[field]), place = unit / source->field_count;
 
-    *block = (struct fb_block){ .number = number / each,
-                                .first = begin * source->field_count + field,
-                                .step = source->field_count,
-                                .count = fb_min(each, numbers(source) - begin) };
+    *block = (struct fb_block){ .count = 0 };
+    if (choice->count)
+        place = choice->place(choice->list, place);
+    if (place >= places(source, choice))
+        return;
+    block->number = place / each;
+    block->begin = place / each * each;
+    block->count = fb_min(each, places(source, choice) - block->begin);
     for (uint32_t f = 0; f < field; f++)
-        block->number += blocks_of(source, f);
-    add_up(source, field, number - begin, block);
+        block->number += blocks_of(source, choice, f);
+    add_up(source, blocks, field, place - block->begin, block);
 }
 
-void fb_blocks_measure(const struct fb_source *source, struct fb_blocks *blocks)
+void fb_blocks_measure(const struct fb_source *source, struct fb_choice choice,
+                       struct fb_blocks *blocks)
 {
+    uint64_t all = fb_max(1, numbers(source));
     bool alike = true;
 
-    *blocks = (struct fb_blocks){ 0 };
+    *blocks = (struct fb_blocks){ .choice = choice };
     for (uint32_t f = 0; f < source->field_count; f++) {
         const struct fb_field *field = &source->fields[f];
         uint64_t equal = together(field) * equal_bytes(field);
 
-        blocks->count += blocks_of(source, f);
+        blocks->count += blocks_of(source, &choice, f);
         blocks->bytes_max = fb_max(blocks->bytes_max,
                                    together(field) * fb_field_bytes_max(source, field));
         alike = alike && equal && (f == 0 || equal == blocks->bytes);
@@ -103,4 +131,6 @@ void fb_blocks_measure(const struct fb_source *source, struct fb_blocks *blocks)
     }
     if (!alike)
         blocks->bytes = 0;
+    blocks->bytes_total = (uint64_t)((fb_u128)source->unit_bytes_total * places(source, &choice) /
+                                     all);
 }

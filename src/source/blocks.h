@@ -7,8 +7,10 @@
  *     field 0, 3 together:  units 0 2 4 | 6 8 10 | ...     unit = number x fields + field
  *     field 1, alone:       units 1 | 3 | 5 | ...
  *
- * Only where nothing is evicted that came first (policy fill): a block is read whole once, when it is
- * admitted. Any other miss reads its own unit alone.
+ * Of a subset of the samples the neighbours in its list make a block; nothing else is kept.
+ *
+ * Only where nothing that is kept makes room for something else: a block is read whole once, when it
+ * is admitted. Any other miss reads its own unit alone.
  */
 #ifndef FB_SOURCE_BLOCKS_H
 #define FB_SOURCE_BLOCKS_H
@@ -24,10 +26,27 @@
  * the largest of `most`, and knows all their extents. */
 uint32_t fb_blocks_together(uint64_t count, uint64_t total, uint64_t most);
 
+/* The samples that are used at all: those of a list, each by its place there. */
+struct fb_choice {
+    uint64_t count; /* 0: all of the source, a sample's place is its number */
+    const void *list;
+    uint64_t (*place)(const void *list, uint64_t sample); /* UINT64_MAX: it is not there */
+    uint64_t (*sample)(const void *list, uint64_t place);
+};
+
+/* What a cache of blocks has to know. */
+struct fb_blocks {
+    struct fb_choice choice;
+    uint64_t count; /* 0: units are kept one by one */
+    uint64_t bytes; /* of each if all are equal, else 0 */
+    uint64_t bytes_max;
+    uint64_t bytes_total; /* about; of all of them */
+};
+
 struct fb_block {
     uint64_t number; /* the cache's */
-    uint64_t first;  /* unit; the next one is first + step */
-    uint64_t step, count;
+    uint64_t begin;  /* place of its first unit */
+    uint64_t count;  /* units; 0, and no bytes: the one that was asked for is not kept */
     uint64_t bytes;  /* of all */
     uint64_t offset; /* of the unit that was asked for */
     uint64_t equal;  /* bytes of each, broken ones too; 0: one lies right behind the other */
@@ -35,14 +54,14 @@ struct fb_block {
 
 /* Does any field have blocks? */
 bool fb_blocks_any(const struct fb_source *source);
+/* Can samples be chosen? Only where each has units of its own. */
+bool fb_blocks_can_choose(const struct fb_source *source);
+void fb_blocks_measure(const struct fb_source *source, struct fb_choice choice,
+                       struct fb_blocks *blocks);
 /* The block of a unit of `field`; no I/O. */
-void fb_block_find(const struct fb_source *source, uint32_t field, uint64_t unit,
-                   struct fb_block *block);
-/* What a cache of blocks has to know, beside unit_bytes_total. */
-struct fb_blocks {
-    uint64_t count;
-    uint64_t bytes; /* of each if all are equal, else 0 */
-    uint64_t bytes_max;
-};
-void fb_blocks_measure(const struct fb_source *source, struct fb_blocks *blocks);
+void fb_block_find(const struct fb_source *source, const struct fb_blocks *blocks, uint32_t field,
+                   uint64_t unit, struct fb_block *block);
+/* Unit i < block->count of it. */
+uint64_t fb_block_unit(const struct fb_source *source, const struct fb_blocks *blocks,
+                       uint32_t field, const struct fb_block *block, uint64_t i);
 #endif

@@ -1,4 +1,4 @@
-"""Units below 4 KiB are kept in blocks: little index, little waste, the same batches."""
+"""Tiny units are kept in blocks: little index, little waste, the same batches."""
 import io
 import tarfile
 
@@ -70,15 +70,63 @@ def test_the_same_batches_with_every_policy_and_size(run, sets, name):
             assert got["checksum"] == want, (policy, share)
 
 
+@pytest.mark.parametrize("policy", ("auto", "lru", "next-use"))
 @pytest.mark.parametrize("name", ("equal", "unequal", "npy"))
-def test_all_of_them_take_little_more_than_their_bytes(run, sets, name):
+def test_all_of_them_take_little_more_than_their_bytes(run, sets, name, policy):
     total = sets[name][1]
-    found = run(name, memory_cache="64MiB")
-    assert found["cache"]["policy"] == "fill" and found["epochs"][-1]["misses"] == 0
+    found = run(name, memory_cache="64MiB", memory_policy=policy)
+    assert found["cache"]["policy"] == (policy if policy != "auto" else "fill")
+    assert found["epochs"][-1]["misses"] == 0 and found["cache"]["evictions"] == 0
     # 48 KiB are fixed; index, tables of pages and half-filled last pages of all units are the rest.
     assert found["cache"]["bytes"] - (48 << 10) <= 1.05 * total
     # Each was read once, though their blocks were admitted at different times.
     assert sum(epoch["misses"] for epoch in found["epochs"]) < FILES / 10
+
+
+def test_orders_that_choose_keep_blocks_where_all_fit(run, sets, tmp_path):
+    """What `auto` takes next-use for is not kept one by one if nothing has to make room."""
+    weights = tmp_path / "weights"
+    weights.write_text("".join(f"{1 + number % 9}\n" for number in range(FILES)))
+    for more in ({"order.weights": weights}, {"order.draws": FILES // 2}):
+        found = run("unequal", epochs=20, memory_cache="64MiB", **more)
+        assert found["cache"]["policy"] == "next-use" and found["epochs"][-1]["misses"] == 0, more
+        assert found["cache"]["bytes"] - (48 << 10) <= 1.05 * sets["unequal"][1], more
+
+
+@pytest.mark.parametrize("shuffle", ("true", "false"))
+@pytest.mark.parametrize("name", ("equal", "unequal", "npy", "tar"))
+def test_of_a_subset_nothing_else_is_read_or_kept(run, sets, tmp_path, name, shuffle):
+    """Every seventh sample, listed backwards: neighbours in the list make a block."""
+    path, chosen = tmp_path / "subset", range(FILES - 1, -1, -7)
+    path.write_text("".join(f"{number}\n" for number in chosen))
+    order = {"order.subset": path, "order.shuffle": shuffle, "workers": 1}
+    want = run(name, memory_cache="off", **order)
+    for share in (0.3, 2):
+        cache = int(share * sets[name][1] * len(chosen) / FILES) + (200 << 10)
+        found = run(name, memory_cache=cache, **order)
+        assert found["checksum"] == want["checksum"]
+        assert found["epochs"][0]["bytes_read"] <= want["epochs"][0]["bytes_read"]
+    assert found["epochs"][-1]["misses"] == 0
+    if name == "unequal":
+        assert found["cache"]["bytes"] - (52 << 10) <= 1.05 * want["epochs"][0]["bytes_read"]
+
+
+@pytest.mark.parametrize("files", ("equal", "unequal"))
+def test_another_list_has_blocks_of_its_own(result, sets, tmp_path, files):
+    """Subsets of the same tiny files, as long as each other: a run finds no block of another's."""
+    for name, first in (("a", 0), ("b", 1)):
+        (tmp_path / name).write_text("".join(f"{n}\n" for n in range(first, FILES, 2)))
+    settings = [part for key, value in {**sets[files][0], "batch.size": 16, "workers": 1,
+                                        "batch.collate": "ragged", "memory.budget": "128MiB",
+                                        "memory.keep": "30s"}.items()
+                for part in ("--set", f"{key}={value}")]
+    for name in ("a", "b", "a"):
+        subset = ["--set", f"order.subset={tmp_path / name}", "--epochs", 2]
+        plain = result("run", *settings[:-2], *subset, "--set", "memory.cache=off")
+        found = result("run", *settings, *subset, "--set", "memory.cache=8MiB")
+        assert found["checksum"] == plain["checksum"], name
+    assert found["epochs"][0]["misses"] == 0, "what was kept of the first is still there"
+    result("cache", "drop")
 
 
 @pytest.mark.parametrize("name", ("equal", "unequal"))
@@ -92,6 +140,18 @@ def test_what_is_not_kept_is_read_alone(run, sets, name):
     assert found["epochs"][1]["bytes_read"] == pytest.approx(total * (1 - kept), rel=0.05)
 
 
+@pytest.mark.parametrize("policy", ("lru", "next-use"))
+def test_what_makes_room_goes_one_by_one(run, sets, tmp_path, policy):
+    """A cache too small for all of them: a block would be read whole for one unit, again and again."""
+    total, weights = sets["unequal"][1], tmp_path / "weights"
+    weights.write_text("".join(f"{1 + number % 9}\n" for number in range(FILES)))
+    found = run("unequal", epochs=4, workers=1, memory_cache=total // 2, memory_policy=policy,
+                **{"order.weights": weights})
+    last = found["epochs"][-1]
+    assert found["cache"]["evictions"] > FILES / 10 and last["hits"] > FILES / 4
+    assert last["bytes_read"] == pytest.approx(total * last["misses"] / FILES, rel=0.1)
+
+
 def test_a_bad_neighbour_spoils_nobody(run):
     """Which label is no number is known only when it is read; its block is then not kept."""
     for cache in ("off", "64MiB"):
@@ -100,6 +160,16 @@ def test_a_bad_neighbour_spoils_nobody(run):
     assert found["epochs"][-1]["misses"] < 200
 
 
-def test_preload_fills_blocks(run):
-    found = run("unequal", memory_cache="64MiB", memory_preload="true")
+def test_a_replacement_from_outside_the_subset_is_not_kept(run, tmp_path):
+    """The bad sample alone is chosen, and one that is not takes its place."""
+    path = tmp_path / "subset"
+    path.write_text("".join(f"{number}\n" for number in range(696, 701)))
+    more = {"order.subset": path, "order.shuffle": "false", "on_error": "replace"}
+    assert (run("bad", memory_cache="64MiB", **more)["checksum"] ==
+            run("bad", memory_cache="off", **more)["checksum"])
+
+
+@pytest.mark.parametrize("policy", ("auto", "lru"))
+def test_preload_fills_blocks(run, policy):
+    found = run("unequal", memory_cache="64MiB", memory_preload="true", memory_policy=policy)
     assert [epoch["misses"] for epoch in found["epochs"]] == [0, 0, 0]
