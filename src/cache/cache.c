@@ -147,7 +147,7 @@ void fb_cache_close(struct fb_cache *cache)
 
 static void count(struct fb_cache *cache, unsigned what)
 {
-    fb_member_count(&cache->segment, &cache->member, what);
+    fb_member_count(&cache->segment, &cache->member, what, 1);
 }
 
 static enum fb_cache_answer miss(struct fb_cache *cache)
@@ -437,7 +437,7 @@ static void learn_cost(struct fb_cache *cache, const struct fb_cache_pin *pin)
 {
     const struct fb_entry *entry = &cache->segment.entries[pin->unit];
     uint64_t began = atomic_load(&entry->when), now = fb_now_ns();
-    uint64_t loads = fb_max(1, atomic_load(&entry->loads));
+    uint64_t loads = fb_entry_items(&cache->segment, pin->unit);
 
     if (!cache->segment.geometry.chained || atomic_load(&cache->policy) != FB_POLICY_FILL ||
         began > now)
@@ -449,11 +449,15 @@ static void learn_cost(struct fb_cache *cache, const struct fb_cache_pin *pin)
 
 void fb_cache_publish(struct fb_cache *cache, struct fb_cache_pin *pin)
 {
+    struct fb_segment *segment = &cache->segment;
+    uint64_t items;
+
     if (!atomic_load_explicit(cache->alive, memory_order_relaxed))
         return;
     learn_cost(cache, pin);
-    if (fb_entry_settle(&cache->segment, pin->unit, cache->member.token, FB_READY))
-        count(cache, FB_COUNT_ITEMS_IN);
+    items = fb_entry_items(segment, pin->unit); /* while it is ours */
+    if (fb_entry_settle(segment, pin->unit, cache->member.token, FB_READY))
+        fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_IN, items);
 }
 
 void fb_cache_abandon(struct fb_cache *cache, struct fb_cache_pin *pin)

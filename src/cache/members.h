@@ -57,9 +57,10 @@ uint64_t fb_members_given(const struct fb_segment *segment);
 uint64_t fb_members_share(const struct fb_segment *segment);
 
 static inline void fb_member_count(struct fb_segment *segment, const struct fb_member *member,
-                                   unsigned what)
+                                   unsigned what, uint64_t times)
 {
-    atomic_fetch_add_explicit(&segment->rows[member->row].counts[what], 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(&segment->rows[member->row].counts[what], times,
+                              memory_order_relaxed);
 }
 /* Of one row (as long as it exists) or of all, living and dead. */
 uint64_t fb_members_total(const struct fb_segment *segment, unsigned what);

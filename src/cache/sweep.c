@@ -86,7 +86,8 @@ static void recount(struct fb_segment *segment)
     uint64_t out = fb_members_total(segment, FB_COUNT_ITEMS_OUT), items = 0;
 
     for (uint64_t unit = 0; unit < segment->geometry.entries; unit++)
-        items += fb_entry_state(segment, unit) == FB_READY;
+        if (fb_entry_state(segment, unit) == FB_READY)
+            items += fb_entry_items(segment, unit);
     if (fb_members_total(segment, FB_COUNT_ITEMS_IN) == in &&
         fb_members_total(segment, FB_COUNT_ITEMS_OUT) == out)
         atomic_store(&segment->header->items_lost, in - out - items);

@@ -115,6 +115,29 @@ static void a_block_is_worth_its_pieces(void **state)
     assert_false(fb_policy_replaces(FB_POLICY_FILL, &one, &block, &alike));
 }
 
+static void a_block_counts_as_its_units(void **state)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    struct fb_cache_options options = options_of(budget, FB_POLICY_LRU, 9, 4096,
+                                                 limit_for(9, 4096, 2));
+    struct fb_cache *cache = open_of(&options);
+    struct fb_cache_report report;
+    struct fb_cache_pin pin;
+
+    (void)state;
+    for (uint64_t unit = 0; unit < 3; unit++) {
+        assert_int_equal(fb_cache_find_block(cache, unit, 4096, 7 + unit, 0, false, &pin),
+                         FB_CACHE_FILL);
+        fb_cache_publish(cache, &pin);
+        fb_cache_done(cache, &pin);
+    }
+    fb_cache_read_report(cache, &report);
+    assert_int_equal(report.items, 8 + 9);
+    assert_int_equal(report.evictions, 7);
+    fb_cache_close(cache);
+    fb_budget_free(budget);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -122,6 +145,7 @@ int main(void)
         cmocka_unit_test(unequal_units_waste_little),
         cmocka_unit_test(units_of_every_size_waste_little),
         cmocka_unit_test(a_block_is_worth_its_pieces),
+        cmocka_unit_test(a_block_counts_as_its_units),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ static void free_chain(struct fb_segment *segment, uint64_t unit, uint64_t count
 bool fb_unit_evict(struct fb_cache *cache, uint64_t unit)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t dying = FB_DYING | cache->member.token, whole = dying | FB_WHOLE;
+    uint64_t dying = FB_DYING | cache->member.token, whole = dying | FB_WHOLE, items;
 
     /* Asked once before, so that a pinned unit is not out of reach for others even for a moment. */
     if (fb_entry_state(segment, unit) != FB_READY || fb_pin_any(segment, unit) ||
@@ -57,10 +57,11 @@ bool fb_unit_evict(struct fb_cache *cache, uint64_t unit)
     }
     if (!fb_entry_move(segment, unit, whole, dying))
         return false; /* only if the area is damaged */
+    items = fb_entry_items(segment, unit);
     free_chain(segment, unit, fb_pages_for(segment, atomic_load(&segment->entries[unit].bytes)));
     fb_entry_move(segment, unit, dying, FB_FREE);
-    fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_OUT);
-    fb_member_count(segment, &cache->member, FB_COUNT_EVICTIONS);
+    fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_OUT, items);
+    fb_member_count(segment, &cache->member, FB_COUNT_EVICTIONS, items);
     return true;
 }
 

@@ -77,6 +77,7 @@ def test_all_of_them_take_little_more_than_their_bytes(run, sets, name, policy):
     found = run(name, memory_cache="64MiB", memory_policy=policy)
     assert found["cache"]["policy"] == (policy if policy != "auto" else "fill")
     assert found["epochs"][-1]["misses"] == 0 and found["cache"]["evictions"] == 0
+    assert found["cache"]["items"] == FILES * (2 if name == "npy" else 1)
     # 48 KiB are fixed; index, tables of pages and half-filled last pages of all units are the rest.
     assert found["cache"]["bytes"] - (48 << 10) <= 1.05 * total
     # Each was read once, though their blocks were admitted at different times.
