@@ -200,7 +200,7 @@ int main(void)
     printf("{\"find_ns\": %.1f, \"hit_bytes_per_s\": %.0f, \"memcpy_bytes_per_s\": %.0f, "
            "\"shrink_bytes_per_s\": %.0f, \"punch_bytes_per_s\": %.0f, \"index_bytes\": %.1f}\n",
            find_ns(budget, one), cached, copied, shrink(budget, one), punch(),
-           (double)(fb_cache_index_bytes(2000000) - fb_cache_index_bytes(1000000)) / 1e6);
+           (double)(fb_cache_index_bytes(2000000, true) - fb_cache_index_bytes(1000000, true)) / 1e6);
     fb_budget_free(budget);
     free(one);
     return 0;

@@ -485,24 +485,24 @@ void fb_cache_last_epoch(struct fb_cache *cache, bool last)
 
 /* ---- what is measured ---- */
 
-uint64_t fb_cache_index_bytes(uint64_t units)
+uint64_t fb_cache_index_bytes(uint64_t units, bool shared)
 {
     struct fb_geometry geometry = { .entries = fb_max(fb_min(units, FB_UNITS_MAX), 1),
                                     .page_bytes = OS_PAGE,
-                                    .rows = FB_ROWS_MAX,
+                                    .rows = shared ? FB_ROWS_MAX : 1,
                                     .pins = 64 };
     struct fb_layout layout;
 
     geometry.pages = geometry.entries;
     fb_geometry_layout(&geometry, true, &layout);
-    return fb_round_up(sizeof(struct fb_cache), OS_PAGE) + OS_PAGE + FB_SERVICE_BYTES +
+    return fb_round_up(sizeof(struct fb_cache), OS_PAGE) + OS_PAGE + (shared ? FB_SERVICE_BYTES : 0) +
            layout.fixed_bytes + geometry.pages * (layout.page_cost - OS_PAGE);
 }
 
 uint64_t fb_cache_holds(uint64_t limit, uint64_t units, uint64_t unit_bytes)
 {
     /* Charging the tables of all pages, also of those not used, errs by 5 bytes a unit at most. */
-    uint64_t index = fb_cache_index_bytes(units) + OS_PAGE;
+    uint64_t index = fb_cache_index_bytes(units, true) + OS_PAGE;
 
     return limit <= index || !unit_bytes ? 0 : fb_min((limit - index) / unit_bytes, units);
 }

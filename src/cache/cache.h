@@ -146,8 +146,8 @@ int fb_cache_drop(const char *name, uint64_t *bytes, forebay_error *error);
  * starter; the keeper itself ends here. */
 int fb_cache_keeper_run(const char *text, forebay_error *error);
 
-/* Bytes of index for `units`, and what a cache of `limit` bytes can hold of equal units: the one
- * formula for plan and run. Both are of a shared cache; a private one's are a little better. */
-uint64_t fb_cache_index_bytes(uint64_t units);
+/* Bytes of index for `units`, all that is fixed among them, and what a shared cache of `limit` bytes
+ * can hold of equal units: the one formula for plan and run. */
+uint64_t fb_cache_index_bytes(uint64_t units, bool shared);
 uint64_t fb_cache_holds(uint64_t limit, uint64_t units, uint64_t unit_bytes);
 #endif

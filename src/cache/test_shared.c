@@ -245,8 +245,8 @@ static void ranks_together_hit_what_one_would(void **state)
     for (int i = 0; i < RANKS; i++) {
         struct fb_cache_options options = shared_of(budget, identity, FB_POLICY_FILL, 0);
 
-        options.limit_bytes = (fb_cache_index_bytes(300) + 150 * 5000) / RANKS + FB_SERVICE_BYTES;
-        options.limit_bytes += i ? 0 : fb_cache_index_bytes(300) / 2;
+        options.limit_bytes = (fb_cache_index_bytes(300, true) + 150 * 5000) / RANKS + FB_SERVICE_BYTES;
+        options.limit_bytes += i ? 0 : fb_cache_index_bytes(300, true) / 2;
         ranks[i] = open_of(&options);
     }
     for (uint64_t i = 0; i < 300; i++)

@@ -213,6 +213,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
 static int start_governor(forebay_loader *loader, forebay_error *error)
 {
     uint64_t kept = loader->blocks.count ? loader->blocks.count : loader->source->unit_count;
+    bool shared = loader->config.memory_share != FB_SHARE_OFF;
     struct fb_governor_options options = {
         .pipeline = loader->pipeline,
         .cache = loader->cache,
@@ -227,7 +228,7 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
         .floor = loader->floor,
         .slot = loader->needs.slot,
         .per_worker = loader->needs.per_worker,
-        .cache_least = loader->cache ? fb_cache_index_bytes(kept) : 0,
+        .cache_least = loader->cache ? fb_cache_index_bytes(kept, shared) : 0,
         .cache_most = loader->cache ? loader->needs.cache_wanted : 0,
         .window = loader->window,
         .set = fb_loader_set,

@@ -131,8 +131,8 @@ static uint64_t index_bytes(const struct making *making)
 {
     const struct fb_curve_options *options = making->options;
 
-    return fb_cache_index_bytes(options->kept_units ? options->kept_units
-                                                    : options->source->unit_count);
+    return fb_cache_index_bytes(
+        options->kept_units ? options->kept_units : options->source->unit_count, true);
 }
 
 static int point_make(struct making *making, struct fb_curve_point *point, double share,

@@ -174,10 +174,11 @@ static bool swaps(int policy, const struct fb_source *source, const struct fb_or
     return policy == FB_POLICY_LRU;
 }
 
-/* Units and their waste, index, tables. */
-static uint64_t room_for(uint64_t bytes, uint64_t entries)
+/* Units with their waste, 5 % at most, and the index. */
+static uint64_t room_for(const struct fb_config *config, uint64_t bytes, uint64_t entries)
 {
-    return bytes + bytes / 16 + fb_cache_index_bytes(entries);
+    return bytes + bytes / 20 +
+           fb_cache_index_bytes(entries, config->memory_share != FB_SHARE_OFF);
 }
 
 void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
@@ -192,7 +193,8 @@ void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *s
         return;
     fb_blocks_measure(source, config->order_subset ? subset : all, blocks);
     if (swaps(fb_prepare_policy(config, source, ranks), source, order) &&
-        room_for(blocks->bytes_total, blocks->count) > fb_prepare_together(config, ranks, cache))
+        room_for(config, blocks->bytes_total, blocks->count) >
+            fb_prepare_together(config, ranks, cache))
         *blocks = (struct fb_blocks){ .count = 0 };
 }
 
@@ -213,7 +215,7 @@ static uint64_t cache_wanted(const struct fb_config *config, const struct fb_sou
     if (!total)
         return UINT64_MAX / 2;
     fb_blocks_measure(source, (struct fb_choice){ .count = 0 }, &blocks);
-    return room_for(total, blocks.count);
+    return room_for(config, total, blocks.count) + total / 64; /* rather more than less */
 }
 
 /* To know when a weighted draw comes again costs 8 bytes a sample for each epoch: worth it where a

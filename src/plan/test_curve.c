@@ -356,7 +356,7 @@ static void a_subset_counts_only_what_it_uses(void **state)
         fprintf(file, "%u\n", 4 * i);
     fclose(file);
     order.subset_file = path;
-    curve = curve_of(&shape, &order, alone, fb_cache_index_bytes(1000) + 125000);
+    curve = curve_of(&shape, &order, alone, fb_cache_index_bytes(1000, true) + 125000);
     unlink(path);
     assert_true(fabs(curve.used_bytes - 250e3) < 1);
     assert_true(curve.has_planned);

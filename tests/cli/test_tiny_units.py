@@ -74,7 +74,7 @@ def test_the_same_batches_with_every_policy_and_size(run, sets, name):
 @pytest.mark.parametrize("name", ("equal", "unequal", "npy"))
 def test_all_of_them_take_little_more_than_their_bytes(run, sets, name, policy):
     total = sets[name][1]
-    found = run(name, memory_cache="64MiB", memory_policy=policy)
+    found = run(name, memory_cache=int(1.05 * total) + (72 << 10), memory_policy=policy)
     assert found["cache"]["policy"] == (policy if policy != "auto" else "fill")
     assert found["epochs"][-1]["misses"] == 0 and found["cache"]["evictions"] == 0
     assert found["cache"]["items"] == FILES * (2 if name == "npy" else 1)
