@@ -112,24 +112,6 @@ def test_of_a_subset_nothing_else_is_read_or_kept(run, sets, tmp_path, name, shu
         assert found["cache"]["bytes"] - (52 << 10) <= 1.05 * want["epochs"][0]["bytes_read"]
 
 
-@pytest.mark.parametrize("files", ("equal", "unequal"))
-def test_another_list_has_blocks_of_its_own(result, sets, tmp_path, files):
-    """Subsets of the same tiny files, as long as each other: a run finds no block of another's."""
-    for name, first in (("a", 0), ("b", 1)):
-        (tmp_path / name).write_text("".join(f"{n}\n" for n in range(first, FILES, 2)))
-    settings = [part for key, value in {**sets[files][0], "batch.size": 16, "workers": 1,
-                                        "batch.collate": "ragged", "memory.budget": "128MiB",
-                                        "memory.keep": "30s"}.items()
-                for part in ("--set", f"{key}={value}")]
-    for name in ("a", "b", "a"):
-        subset = ["--set", f"order.subset={tmp_path / name}", "--epochs", 2]
-        plain = result("run", *settings[:-2], *subset, "--set", "memory.cache=off")
-        found = result("run", *settings, *subset, "--set", "memory.cache=8MiB")
-        assert found["checksum"] == plain["checksum"], name
-    assert found["epochs"][0]["misses"] == 0, "what was kept of the first is still there"
-    result("cache", "drop")
-
-
 @pytest.mark.parametrize("name", ("equal", "unequal"))
 def test_what_is_not_kept_is_read_alone(run, sets, name):
     total = sets[name][1]
