@@ -250,10 +250,10 @@ static void pause_for(int turn)
 }
 
 enum fb_cache_answer fb_cache_find_block(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
-                                         uint64_t loads, uint64_t next_use, bool wait,
+                                         uint64_t units, uint64_t next_use, bool wait,
                                          struct fb_cache_pin *pin)
 {
-    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes, .loads = loads };
+    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes, .items = units };
     uint64_t deadline = 0;
     bool lost;
 
@@ -437,13 +437,12 @@ static void learn_cost(struct fb_cache *cache, const struct fb_cache_pin *pin)
 {
     const struct fb_entry *entry = &cache->segment.entries[pin->unit];
     uint64_t began = atomic_load(&entry->when), now = fb_now_ns();
-    uint64_t loads = fb_entry_items(&cache->segment, pin->unit);
 
     if (!cache->segment.geometry.chained || atomic_load(&cache->policy) != FB_POLICY_FILL ||
         began > now)
         return;
     pthread_mutex_lock(&cache->lock);
-    fb_cost_add(&cache->cost, pin->bytes / loads, (now - began) / loads);
+    fb_cost_add(&cache->cost, pin->bytes, now - began);
     pthread_mutex_unlock(&cache->lock);
 }
 

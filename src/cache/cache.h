@@ -37,7 +37,7 @@ struct fb_cache_options {
     uint64_t unit_bytes_median, unit_bytes_max;
     uint64_t limit_bytes; /* index and waste included */
     int policy;           /* FB_POLICY_FILL, _NEXT_USE or _LRU: resolved, never AUTO */
-    bool steady;          /* what this member admits never takes the place of another unit */
+    bool steady;          /* what this member admits never takes the place of another unit (blocks) */
     unsigned pins_max;    /* units pinned or being filled at once by this process */
     int share;            /* FB_SHARE_* ; OFF: private memory */
     uint64_t identity;    /* which caches are the same (source, decode options, version) */
@@ -77,9 +77,9 @@ struct fb_cache_pin {
  * a worker that holds no unfilled claim of its own. */
 enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
                                    uint64_t next_use, bool wait, struct fb_cache_pin *pin);
-/* The same for a block of `loads` units that are read one by one: it saves so many loads. */
+/* The same for a block of `units`, which counts as so many items. */
 enum fb_cache_answer fb_cache_find_block(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
-                                         uint64_t loads, uint64_t next_use, bool wait,
+                                         uint64_t units, uint64_t next_use, bool wait,
                                          struct fb_cache_pin *pin);
 /* For whoever knows a unit's size only after reading it: HIT with pin->bytes set, or MISS; never
  * waits for another's fill. *use: the number of this use among those of all members, from 1. */

@@ -39,7 +39,7 @@ static inline uint64_t fb_entry_state(const struct fb_segment *segment, uint64_t
 /* How many items of the statistics it is: a block counts its units. */
 static inline uint64_t fb_entry_items(const struct fb_segment *segment, uint64_t unit)
 {
-    return fb_max(1, atomic_load(&segment->entries[unit].loads));
+    return fb_max(1, atomic_load(&segment->entries[unit].items));
 }
 /* From exactly `from` to `to`; wakes those who wait if it leaves FILLING. */
 bool fb_entry_move(struct fb_segment *segment, uint64_t unit, uint64_t from, uint64_t to);

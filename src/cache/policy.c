@@ -34,12 +34,6 @@ double fb_cost_density(const struct fb_cost *cost, uint64_t bytes)
     return each / (double)bytes + slope;
 }
 
-/* A block saves as many loads as it has pieces, each of the size that they have. */
-static double density(const struct fb_cost *cost, const struct fb_candidate *one)
-{
-    return fb_cost_density(cost, one->loads ? one->bytes / one->loads : one->bytes);
-}
-
 bool fb_policy_worse(int policy, const struct fb_candidate *a, const struct fb_candidate *b,
                      const struct fb_cost *cost)
 {
@@ -47,7 +41,7 @@ bool fb_policy_worse(int policy, const struct fb_candidate *a, const struct fb_c
         return a->when < b->when;
     if (policy == FB_POLICY_NEXT_USE)
         return a->when > b->when;
-    return density(cost, a) < density(cost, b);
+    return fb_cost_density(cost, a->bytes) < fb_cost_density(cost, b->bytes);
 }
 
 bool fb_policy_replaces(int policy, const struct fb_candidate *newcomer,
@@ -57,7 +51,8 @@ bool fb_policy_replaces(int policy, const struct fb_candidate *newcomer,
         return true;
     if (policy == FB_POLICY_NEXT_USE)
         return newcomer->when < victim->when;
-    return density(cost, newcomer) > WORTH_A_SWAP * density(cost, victim);
+    return fb_cost_density(cost, newcomer->bytes) >
+           WORTH_A_SWAP * fb_cost_density(cost, victim->bytes);
 }
 
 void fb_worst_add(struct fb_worst *worst, const struct fb_candidate *one, int policy,

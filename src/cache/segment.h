@@ -88,7 +88,7 @@ struct fb_entry {
     _Atomic uint64_t when; /* lru: last use; next-use: next use */
     _Atomic uint64_t bytes;
     _Atomic uint32_t head; /* its first page */
-    _Atomic uint32_t loads; /* pieces it was read in, 1 for most */
+    _Atomic uint32_t items; /* a block: its units; 0 and 1 are 1 */
 };
 
 /* This process's view. */

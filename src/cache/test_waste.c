@@ -101,20 +101,6 @@ static void unequal_units_waste_little(void **state)
     fb_budget_free(budget);
 }
 
-/* A block of many small units that are read one by one is worth what they are. */
-static void a_block_is_worth_its_pieces(void **state)
-{
-    struct fb_cost alike = { 0 };
-    struct fb_candidate block = { .bytes = 64000, .loads = 64 }, one = { .bytes = 16000 };
-
-    (void)state;
-    for (uint64_t i = 1; i <= 100; i++)
-        fb_cost_add(&alike, i * 100, 5000000);
-    assert_true(fb_policy_worse(FB_POLICY_FILL, &one, &block, &alike));
-    assert_true(fb_policy_replaces(FB_POLICY_FILL, &block, &one, &alike));
-    assert_false(fb_policy_replaces(FB_POLICY_FILL, &one, &block, &alike));
-}
-
 static void a_block_counts_as_its_units(void **state)
 {
     struct fb_budget *budget = budget_of(MUCH);
@@ -144,7 +130,6 @@ int main(void)
         cmocka_unit_test(the_index_takes_at_most_48_bytes_a_unit),
         cmocka_unit_test(unequal_units_waste_little),
         cmocka_unit_test(units_of_every_size_waste_little),
-        cmocka_unit_test(a_block_is_worth_its_pieces),
         cmocka_unit_test(a_block_counts_as_its_units),
     };
 

@@ -93,7 +93,6 @@ static bool candidate_at(const struct fb_segment *segment, uint64_t page,
         .page = page,
         .when = atomic_load_explicit(&entry->when, memory_order_relaxed),
         .bytes = atomic_load_explicit(&entry->bytes, memory_order_relaxed),
-        .loads = atomic_load_explicit(&entry->loads, memory_order_relaxed),
     };
     return true;
 }
@@ -218,7 +217,7 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
         return false;
     atomic_store(&entry->when, newcomer->when);
     atomic_store(&entry->bytes, newcomer->bytes);
-    atomic_store(&entry->loads, (uint32_t)fb_min(newcomer->loads, UINT32_MAX));
+    atomic_store(&entry->items, (uint32_t)fb_min(newcomer->items, UINT32_MAX));
     if (take_pages(cache, newcomer, need, &taken, fresh)) {
         *head = atomic_load(&entry->head);
         return true;

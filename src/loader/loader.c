@@ -93,7 +93,7 @@ static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks
     options->unit_bytes = blocks->bytes;
     options->unit_bytes_max = blocks->bytes_max;
     options->identity = fb_mix2(fb_mix2(options->identity, FB_BLOCK_UNITS), list);
-    options->steady = options->policy != FB_POLICY_FILL;
+    options->steady = true;
 }
 
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)

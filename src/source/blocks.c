@@ -7,9 +7,11 @@ uint32_t fb_blocks_together(uint64_t count, uint64_t total, uint64_t most)
     uint64_t mean = total / fb_max(1, count);
     uint64_t least = mean == most ? FB_TINY_BYTES : FB_SMALL_BYTES;
 
+    uint64_t bytes = fb_min(fb_max(total / FB_BLOCK_PART, FB_SMALL_BYTES), FB_BLOCK_BYTES);
+
     if (count < 2 || mean >= least || most > FB_BLOCK_UNIT_MAX)
         return 1;
-    return (uint32_t)fb_min(FB_BLOCK_BYTES / fb_max(1, mean), FB_BLOCK_UNITS);
+    return (uint32_t)fb_min((bytes - 1) / fb_max(1, mean) + 1, FB_BLOCK_UNITS);
 }
 
 static uint64_t together(const struct fb_field *field)
@@ -38,10 +40,15 @@ static uint64_t blocks_of(const struct fb_source *source, const struct fb_choice
 }
 
 /* Of every unit of the field that is whole, if all are alike; else 0. */
-static uint64_t equal_bytes(const struct fb_field *field)
+static uint64_t equal_bytes(const struct fb_source *source, const struct fb_field *field)
 {
-    if (field->vary || field->finished)
+    if (field->finished)
         return 0;
+    if (field->vary) /* they may, but perhaps they do not */
+        return source->field_count == 1 &&
+                       source->unit_bytes_max * source->unit_count == source->unit_bytes_total
+                   ? source->unit_bytes_max
+                   : 0;
     return (field->ndim ? field->shape[0] : 1) * field->cell_bytes;
 }
 
@@ -80,7 +87,7 @@ static uint64_t unit_bytes(const struct fb_source *source, uint32_t field, uint6
 static void add_up(const struct fb_source *source, const struct fb_blocks *blocks, uint32_t field,
                    uint64_t at, struct fb_block *block)
 {
-    block->equal = equal_bytes(&source->fields[field]);
+    block->equal = equal_bytes(source, &source->fields[field]);
     block->offset = at * block->equal;
     block->bytes = together(&source->fields[field]) * block->equal;
     if (block->equal)
@@ -121,7 +128,7 @@ void fb_blocks_measure(const struct fb_source *source, struct fb_choice choice,
     *blocks = (struct fb_blocks){ .choice = choice };
     for (uint32_t f = 0; f < source->field_count; f++) {
         const struct fb_field *field = &source->fields[f];
-        uint64_t equal = together(field) * equal_bytes(field);
+        uint64_t equal = together(field) * equal_bytes(source, field);
 
         blocks->count += blocks_of(source, &choice, f);
         blocks->bytes_max = fb_max(blocks->bytes_max,

@@ -42,9 +42,13 @@ static void only_tiny_units_are_kept_together(void **state)
 {
     (void)state;
     assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, FB_TINY_BYTES), 1);
-    assert_int_equal(fb_blocks_together(1000, 1000 * FB_TINY_BYTES, 8000), 8);
+    assert_int_equal(fb_blocks_together(10000, 10000 * FB_TINY_BYTES, 8000), 8);
     assert_int_equal(fb_blocks_together(1000, 1000 * FB_SMALL_BYTES, 9000), 1);
-    assert_int_equal(fb_blocks_together(1000, 1000 * 1024, 8000), 32);
+    assert_int_equal(fb_blocks_together(1000, 1000 * 8000, 9000), 2);
+    assert_int_equal(fb_blocks_together(100000, 100000 * 1024, 8000), 32);
+    assert_int_equal(fb_blocks_together(10000, 10000 * 1024, 8000), 20); /* a 512th of all */
+    assert_int_equal(fb_blocks_together(1000, 1000 * 1024, 8000), 8);
+    assert_int_equal(fb_blocks_together(1000, 1000 * 1024, 1024), 8);
     assert_int_equal(fb_blocks_together(1000, 1000 * 1024, FB_BLOCK_UNIT_MAX + 1), 1);
     assert_int_equal(fb_blocks_together(1000, 8000, 8), FB_BLOCK_UNITS);
     assert_int_equal(fb_blocks_together(1000, 0, 0), FB_BLOCK_UNITS);
@@ -182,6 +186,13 @@ static void equal_units_make_equal_blocks(void **state)
     assert_int_equal(last.bytes, blocks.bytes);
     assert_int_equal(last.count, 36);
     assert_int_equal(last.offset, 35 * 40);
+    fields[1].vary = 1; /* as flat files do, whether or not these differ */
+    source.unit_bytes_max = 40;
+    for (source.unit_bytes_total = 3999; source.unit_bytes_total <= 4000;
+         source.unit_bytes_total++) {
+        fb_blocks_measure(&source, all, &blocks);
+        assert_int_equal(blocks.bytes, source.unit_bytes_total == 4000 ? 64 * 40 : 0);
+    }
 }
 
 int main(void)

@@ -81,7 +81,7 @@ def test_all_of_them_take_little_more_than_their_bytes(run, sets, name, policy):
     # 48 KiB are fixed; index, tables of pages and half-filled last pages of all units are the rest.
     assert found["cache"]["bytes"] - (48 << 10) <= 1.05 * total
     # Each was read once, though their blocks were admitted at different times.
-    assert sum(epoch["misses"] for epoch in found["epochs"]) < FILES / 10
+    assert sum(epoch["misses"] for epoch in found["epochs"]) < FILES / 5
 
 
 def test_orders_that_choose_keep_blocks_where_all_fit(run, sets, tmp_path):
@@ -116,9 +116,10 @@ def test_of_a_subset_nothing_else_is_read_or_kept(run, sets, tmp_path, name, shu
 def test_what_is_not_kept_is_read_alone(run, sets, name):
     total = sets[name][1]
     found = run(name, workers=1, memory_cache=int(total * 0.5) + (48 << 10))
-    kept = found["epochs"][1]["hits"] / FILES
-    assert 0.4 < kept < 0.55
-    assert [epoch["hits"] for epoch in found["epochs"][1:]] == [kept * FILES] * 2
+    hits = [epoch["hits"] for epoch in found["epochs"][1:]]
+    assert hits == [found["cache"]["items"]] * 2
+    kept = hits[0] / FILES
+    assert 0.46 < kept < 0.54
     assert found["epochs"][0]["bytes_read"] == total, "in the first epoch nothing is read twice"
     assert found["epochs"][1]["bytes_read"] == pytest.approx(total * (1 - kept), rel=0.05)
 
