@@ -180,9 +180,11 @@ uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep)
 
         if (pipeline->slots_mapped > keep)
             unmap_locked(pipeline, batch);
-        if (batch->memory) {
+        /* A header alone is of no use, and with large batches it is not small either. But the last one
+         * stays: in a budget that is full there would be no room for another. */
+        if (batch->memory || (link == &pipeline->free && !batch->next)) {
             link = &batch->next;
-        } else { /* a header alone is of no use: with large batches it is not small either */
+        } else {
             *link = batch->next;
             if (pipeline->upload)
                 fb_upload_release(pipeline->upload, batch);

@@ -278,6 +278,45 @@ static void a_lowered_prefetch_gives_its_slots_back(void **state)
     bench_close(&bench);
 }
 
+static uint64_t the_first_are_large(uint64_t sample)
+{
+    return sample < 8 ? 2 * ROWS : 10;
+}
+
+/* Slots went back, and somebody else has all that is left: what is paid for must do. */
+static void a_full_budget_does_not_stop_batches_that_are_paid_for(void **state)
+{
+    struct bench bench;
+    struct fb_budget_report now;
+    forebay_batch *batch;
+    forebay_error error;
+    uint64_t taken = 0;
+
+    (void)state;
+    bench_init(&bench);
+    bench.config.order_shuffle = false;
+    bench.config.batch_collate = FB_COLLATE_PAD;
+    bench.rows = 2 * ROWS;
+    bench.rows_of = the_first_are_large;
+    bench.options.workers = 0;
+    bench.options.prefetch = 1;
+    bench.options.slots_floor = 16384; /* enough for all but the first */
+    assert_int_equal(bench_open(&bench, &error), 0);
+    for (int i = 0; i < 13; i++) {
+        if (fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, &error))
+            fail_msg("%s", error.message);
+        fb_pipeline_batch_release(batch);
+        if (i > 0)
+            continue;
+        fb_pipeline_trim(bench.pipeline);
+        fb_budget_read(bench.budget, &now);
+        taken = now.limit - now.used;
+        assert_true(fb_budget_try_reserve(bench.budget, FB_STAGE_OTHER, taken));
+    }
+    fb_budget_refund(bench.budget, FB_STAGE_OTHER, taken);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -288,6 +327,7 @@ int main(void)
         cmocka_unit_test(the_first_batch_goes_before_all_others_when_the_caller_waits_for_it),
         cmocka_unit_test(a_wait_counts_before_it_is_over),
         cmocka_unit_test(a_lowered_prefetch_gives_its_slots_back),
+        cmocka_unit_test(a_full_budget_does_not_stop_batches_that_are_paid_for),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
