@@ -19,7 +19,8 @@
 #include "cache/rendezvous.h"
 #include "config/config.h"
 
-#define JOIN_NS 2000000000u /* the keeper must be there before its starter leaves */
+#define JOIN_NS 5000000000u /* the keeper must be there before its starter leaves */
+#define NUMBERS 11
 #define ANSWER_MS 100
 #define TICK_MS 100
 #define TEXT_BYTES 256
@@ -31,30 +32,31 @@ static void describe(const struct fb_cache *cache, uint64_t limit, char text[TEX
 {
     const struct fb_cache_options *options = &cache->options;
 
-    snprintf(text, TEXT_BYTES, "%llu:%llu:%llu:%llu:%llu:%llu:%llu:%llu:%llu:%llu",
+    snprintf(text, TEXT_BYTES, "%llu:%llu:%llu:%llu:%llu:%llu:%llu:%llu:%llu:%llu:%llu",
              (unsigned long long)options->identity, (unsigned long long)options->unit_count,
              (unsigned long long)options->unit_bytes,
              (unsigned long long)options->unit_bytes_median,
              (unsigned long long)options->unit_bytes_max, (unsigned long long)limit,
              (unsigned long long)options->share, (unsigned long long)options->keep_s,
              (unsigned long long)atomic_load(&cache->segment.rows[cache->member.row].life),
-             (unsigned long long)atomic_load(&cache->segment.header->drops));
+             (unsigned long long)atomic_load(&cache->segment.header->drops),
+             (unsigned long long)cache->segment.id);
 }
 
 /* As it was when the keeper was started. */
 struct before {
-    uint64_t starter, drops;
+    uint64_t starter, drops, id;
 };
 
 static bool understand(const char *text, struct fb_cache_options *options, struct before *before)
 {
-    uint64_t numbers[10];
+    uint64_t numbers[NUMBERS];
     char *end;
 
-    for (size_t i = 0; i < 10; i++) {
+    for (size_t i = 0; i < NUMBERS; i++) {
         errno = 0;
         numbers[i] = strtoull(text, &end, 10);
-        if (end == text || errno || *end != (i < 9 ? ':' : '\0'))
+        if (end == text || errno || *end != (i < NUMBERS - 1 ? ':' : '\0'))
             return false;
         text = end + 1;
     }
@@ -70,7 +72,7 @@ static bool understand(const char *text, struct fb_cache_options *options, struc
         .pins_max = 1,
         .keep_s = numbers[7],
     };
-    *before = (struct before){ .starter = numbers[8], .drops = numbers[9] };
+    *before = (struct before){ .starter = numbers[8], .drops = numbers[9], .id = numbers[10] };
     return numbers[6] < FB_SHARE_OFF;
 }
 
@@ -135,8 +137,13 @@ void fb_keeper_start(struct fb_cache *cache)
                 "is it in PATH, or named by FOREBAY_PROGRAM?");
         return;
     }
-    while (!another_answers(cache) && fb_now_ns() < deadline)
+    while (!another_answers(cache)) {
+        if (fb_now_ns() > deadline) {
+            fb_warn(cache->options.log, "cache: not kept: its keeper did not come up in time");
+            return;
+        }
         poll(NULL, 0, 1);
+    }
 }
 
 /* Members but for the keeper itself and whoever started it: the next run. */
@@ -183,7 +190,8 @@ int fb_cache_keeper_run(const char *text, forebay_error *error)
     if (fb_cache_open(&cache, &options, error))
         _exit(1);
     cache->options.keep_s = 0; /* it does not start another one */
-    if (fb_cache_is_shared(cache) && fb_members_count(&cache->segment) > 1) {
+    /* Its starter may have left as soon as it answered; what it came for is the same cache. */
+    if (fb_cache_is_shared(cache) && cache->segment.id == before.id) {
         fb_limit_settle(cache);
         keep_until_over(cache, options.keep_s, before);
     }
