@@ -304,14 +304,16 @@ int fb_loader_set(void *loader, const char *key, const char *value, forebay_set_
 /* ---- Statistics ---- */
 
 /* Our share of Pss_Anon and of a shared cache, which that does not count; the highest that was seen.
- * Reading it takes 14 ms per GiB, so it is read again only when 50 times that has passed: asking
- * often costs 2 % of a core at most. */
-static uint64_t peak_pss_locked(forebay_loader *loader)
+ * Reading it takes 14 ms per GiB, so it is read again only when 50 times that has passed, and asking
+ * often costs 2 % of a core at most; or when a quarter more is in use than then. */
+static uint64_t peak_pss_locked(forebay_loader *loader, uint64_t used)
 {
     uint64_t begin = fb_now_ns(), now;
 
-    if (loader->pss_read_ns && begin - loader->pss_read_ns < 50 * loader->pss_cost_ns)
+    if (loader->pss_read_ns && begin - loader->pss_read_ns < 50 * loader->pss_cost_ns &&
+        used <= loader->pss_used + loader->pss_used / 4)
         return loader->peak_pss;
+    loader->pss_used = used;
     now = fb_host_pss_anon_bytes();
     if (now == FB_UNKNOWN || loader->pss_before == FB_UNKNOWN)
         return FB_UNKNOWN;
@@ -354,7 +356,7 @@ size_t forebay_stats_json(forebay_loader *loader, char *text, size_t size)
         read_kept(loader->source, now);
     now->policy = loader->policy;
     fb_host_memory_read(&now->host, "");
-    now->peak_pss_bytes = peak_pss_locked(loader);
+    now->peak_pss_bytes = peak_pss_locked(loader, now->budget.used);
     now->floor_bytes = loader->floor;
     now->device = loader->device->ops->kind;
     length = fb_snapshot_json(now, text, size);

@@ -44,7 +44,7 @@ struct forebay_loader {
 
     pthread_mutex_t settings; /* one change at a time, the user's or the governor's */
     pthread_mutex_t lock; /* of what follows; taken before any other */
-    uint64_t peak_pss, pss_read_ns, pss_cost_ns;
+    uint64_t peak_pss, pss_read_ns, pss_cost_ns, pss_used; /* when it was last read */
     struct fb_snapshot snapshot; /* too large for a stack */
     struct fb_pipeline_report report;
 };
