@@ -4,7 +4,7 @@
     python bench/blocks.py [--units 8000] [--epochs 8] [--cache 0.3]
 
 Unequal units of about 1 KiB in a cache for a part of them: one by one, where 16 % of the memory go to index,
-tables and half-filled pages, against blocks of 2, 4 and 8 neighbours, where 3 % do. A block is admitted whole
+tables and half-filled pages, against blocks of 2, 4 and 8 neighbours, where 3 % do (a guess in their favour). A block is admitted whole
 and goes whole, when the soonest of its units is needed latest. The victim is the worst of 64, as in the cache.
 Printed: which part of the uses hit, and how many units are read from the source for one use.
 """

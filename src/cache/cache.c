@@ -438,8 +438,8 @@ static void learn_cost(struct fb_cache *cache, const struct fb_cache_pin *pin)
     const struct fb_entry *entry = &cache->segment.entries[pin->unit];
     uint64_t began = atomic_load(&entry->when), now = fb_now_ns();
 
-    if (!cache->segment.geometry.chained || atomic_load(&cache->policy) != FB_POLICY_FILL ||
-        began > now)
+    if (!cache->segment.geometry.chained || cache->options.steady ||
+        atomic_load(&cache->policy) != FB_POLICY_FILL || began > now)
         return;
     pthread_mutex_lock(&cache->lock);
     fb_cost_add(&cache->cost, pin->bytes, now - began);

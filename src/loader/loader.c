@@ -212,7 +212,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
 
 static int start_governor(forebay_loader *loader, forebay_error *error)
 {
-    uint64_t kept = loader->blocks.count ? loader->blocks.count : loader->source->unit_count;
+    uint64_t kept = fb_blocks_kept(loader->source, &loader->blocks);
     bool shared = loader->config.memory_share != FB_SHARE_OFF;
     struct fb_governor_options options = {
         .pipeline = loader->pipeline,

@@ -262,8 +262,7 @@ static void find_block(struct errand *errand)
         fb_block_find(errand->fetcher->source, errand->fetcher->blocks, field_number(errand),
                       errand->unit, &errand->block);
     else
-        errand->block = (struct fb_block){ .number = errand->unit, .begin = errand->unit,
-                                           .count = 1,
+        errand->block = (struct fb_block){ .number = errand->unit, .count = 1,
                                            .bytes = errand->unit_rows * errand->row_in };
 }
 

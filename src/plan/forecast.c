@@ -83,7 +83,7 @@ static void facts_fill(struct fb_forecast *forecast, const struct fb_config *con
     forecast->units = source->unit_count;
     fb_prepare_blocks(config, source, forecast->order, &forecast->ranks, forecast->plan.cache,
                       &blocks);
-    forecast->kept_units = blocks.count ? blocks.count : source->unit_count;
+    forecast->kept_units = fb_blocks_kept(source, &blocks);
     forecast->unit_bytes = source->unit_bytes_total;
     forecast->epoch_batches = config->order_drop_last ? count / batch
                                                       : (count + batch - 1) / batch;

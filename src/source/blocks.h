@@ -53,6 +53,12 @@ struct fb_block {
     uint64_t equal;  /* bytes of each, broken ones too; 0: one lies right behind the other */
 };
 
+/* Entries that a cache of them has in its index: blocks, or units. */
+static inline uint64_t fb_blocks_kept(const struct fb_source *source, const struct fb_blocks *blocks)
+{
+    return blocks->count ? blocks->count : source->unit_count;
+}
+
 /* Does any field have blocks? */
 bool fb_blocks_any(const struct fb_source *source);
 /* Can samples be chosen? Only where each has units of its own. */

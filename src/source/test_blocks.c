@@ -110,17 +110,25 @@ static uint64_t lay_out(const struct fb_source *source, const struct fb_blocks *
     return kept;
 }
 
+static struct fb_source source_in_blocks(struct fb_field fields[2], struct fb_choice choice,
+                                         struct fb_blocks *blocks)
+{
+    struct fb_source source = source_of(fields);
+
+    fields[0].together = 64;
+    fields[1].together = 128;
+    fb_blocks_measure(&source, choice, blocks);
+    return source;
+}
+
 static void every_unit_has_a_place_of_its_own(void **state)
 {
     struct fb_field fields[2];
-    struct fb_source source = source_of(fields);
     struct fb_blocks blocks;
+    struct fb_source source = source_in_blocks(fields, all, &blocks);
 
     (void)state;
-    fields[0].together = 64;
-    fields[1].together = 128;
     assert_true(fb_blocks_any(&source));
-    fb_blocks_measure(&source, all, &blocks);
     assert_int_equal(blocks.count, (NUMBERS + 63) / 64 + (NUMBERS + 127) / 128);
     assert_int_equal(blocks.bytes, 0);
     assert_int_equal(blocks.bytes_total, source.unit_bytes_total);
@@ -130,13 +138,10 @@ static void every_unit_has_a_place_of_its_own(void **state)
 static void what_is_not_chosen_has_no_place(void **state)
 {
     struct fb_field fields[2];
-    struct fb_source source = source_of(fields);
     struct fb_blocks blocks;
+    struct fb_source source = source_in_blocks(fields, some, &blocks);
 
     (void)state;
-    fields[0].together = 64;
-    fields[1].together = 128;
-    fb_blocks_measure(&source, some, &blocks);
     assert_int_equal(blocks.count, (CHOSEN + 63) / 64 + (CHOSEN + 127) / 128);
     assert_int_equal(blocks.bytes_total, source.unit_bytes_total * CHOSEN / NUMBERS);
     assert_int_equal(lay_out(&source, &blocks), 2 * CHOSEN);
