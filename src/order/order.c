@@ -308,6 +308,13 @@ uint64_t fb_order_list(const struct fb_order *order)
     return order->subset.count ? order->subset.hash | 1 : 0;
 }
 
+uint64_t fb_order_any(const struct fb_order *order, struct fb_random *random)
+{
+    if (order->form == FB_FORM_DRAWS)
+        return fb_draws_at(&order->draws, fb_random_next(random), 0);
+    return fb_order_entry_sample(order, fb_random_below(random, order->entries));
+}
+
 bool fb_order_uses(const struct fb_order *order, uint64_t sample)
 {
     if (sample >= order->samples)

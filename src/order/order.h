@@ -15,6 +15,7 @@
 #define FB_ORDER_ORDER_H
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mix.h"
 #include "config/config.h"
 #include "memory/budget.h"
 
@@ -88,6 +89,8 @@ bool fb_order_once(const struct fb_order *order);
 uint64_t fb_order_entry_of(const struct fb_order *order, uint64_t sample);
 uint64_t fb_order_entry_sample(const struct fb_order *order, uint64_t entry);
 uint64_t fb_order_list(const struct fb_order *order);
+/* Any sample that epochs may take, by chance: of the subset, by its weight. The same for all ranks. */
+uint64_t fb_order_any(const struct fb_order *order, struct fb_random *random);
 /* May an epoch take the sample on this node? */
 bool fb_order_uses(const struct fb_order *order, uint64_t sample);
 /* Local positions this rank has from `at` to the epoch's end, ends padded or dropped. */

@@ -2,12 +2,13 @@
 
 #include <string.h>
 
+/* One of the order's own samples: validation must not stand in for training. */
 static uint64_t draw(const struct fb_fetcher *fetcher, uint64_t epoch, uint64_t sample, unsigned k)
 {
     struct fb_random random = { fb_mix2(fb_mix2(fetcher->seed, epoch), sample) };
 
     random.state += k * 0x9e3779b97f4a7c15u; /* the k-th of that sample's own stream */
-    return fb_random_below(&random, fetcher->source->sample_count);
+    return fb_order_any(fetcher->order, &random);
 }
 
 /* Only load() knows why a unit is broken; of such a one it reads nothing. */

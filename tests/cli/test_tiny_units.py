@@ -144,8 +144,8 @@ def test_a_bad_neighbour_spoils_nobody(run):
     assert found["epochs"][-1]["misses"] < 200
 
 
-def test_a_replacement_from_outside_the_subset_is_not_kept(run, tmp_path):
-    """The bad sample alone is chosen, and one that is not takes its place."""
+def test_a_replacement_in_a_subset_is_the_same_with_and_without_blocks(run, tmp_path):
+    """One of five listed samples is bad, and its block is not kept."""
     path = tmp_path / "subset"
     path.write_text("".join(f"{number}\n" for number in range(696, 701)))
     more = {"order.subset": path, "order.shuffle": "false", "on_error": "replace"}

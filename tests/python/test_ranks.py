@@ -235,3 +235,17 @@ def test_tiny_units_of_two_lists_are_in_blocks_of_their_own(tmp_path):
                     assert (batch["points"] == batch["index"][:, None, None]).all()
         caches = [loader.stats()["cache"] for loader in (even, odd)]
     assert [cache["items"] for cache in caches] == [100, 100]
+
+
+@pytest.mark.parametrize("kind", ("subset", "weights"))
+def test_a_replacement_is_one_that_the_order_has(tmp_path, kind):
+    """Training data that are broken must not be replaced by validation data."""
+    for number in range(30):
+        numpy.full((50, 4), number, "f4").tofile(tmp_path / f"{number:03d}.bin")
+    for number in range(0, 20, 2):  # half of those in use
+        (tmp_path / f"{number:03d}.bin").write_bytes(b"cut")
+    lines = range(20) if kind == "subset" else [int(number < 20) for number in range(30)]
+    (tmp_path / "train").write_text("".join(f"{line}\n" for line in lines))
+    with open_rank(tmp_path, order={kind: str(tmp_path / "train")}, on_error="replace") as loader:
+        for _ in range(3):
+            assert set(epoch(loader)) <= set(range(1, 20, 2))
