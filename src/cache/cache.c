@@ -99,6 +99,7 @@ int fb_cache_open(struct fb_cache **out, const struct fb_cache_options *options,
     status = alive_open(cache, error);
     if (!status)
         status = segment_open(cache, error);
+    cache->options.rack = NULL; /* the caller's; the geometry has it now */
     if (status)
         goto fail;
     fb_service_look_around(cache);
@@ -378,7 +379,7 @@ static int check_range(struct fb_cache *cache, const struct fb_cache_pin *pin, u
 static uint64_t piece(const struct fb_segment *segment, const struct fb_cache_pin *pin,
                       uint64_t page, uint64_t within, uint64_t most, uint64_t *last)
 {
-    uint64_t page_bytes = segment->geometry.page_bytes, bytes = page_bytes - within, next;
+    uint64_t page_bytes = fb_page_bytes(segment, page), bytes = page_bytes - within, next;
     struct fb_cache_pin here = *pin;
 
     for (*last = here.page = page; bytes < most; *last = here.page = next, bytes += page_bytes)
@@ -392,7 +393,7 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
                       char *to, const char *from, uint64_t bytes, forebay_error *error)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t page_bytes = segment->geometry.page_bytes;
+    uint64_t page_bytes = fb_page_bytes(segment, pin->page);
     struct fb_cache_pin here = *pin;
     uint64_t skip = offset / page_bytes, within = offset % page_bytes;
     int status = check_range(cache, pin, offset, bytes, error);
@@ -405,7 +406,7 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
                            "cache: the pages of unit %llu are damaged; another process wrote into "
                            "the shared memory",
                            (unsigned long long)pin->unit);
-        at = page * page_bytes + within;
+        at = fb_page_at(segment, page) + within;
         part = piece(segment, pin, page, within, bytes, &last);
         status = to ? fb_segment_get(segment, at, to, part, error)
                     : fb_segment_put(segment, at, from, part, (pin->entry & FRESH) != 0, error);
@@ -495,7 +496,7 @@ uint64_t fb_cache_index_bytes(uint64_t units, bool shared)
     geometry.pages = geometry.entries;
     fb_geometry_layout(&geometry, true, &layout);
     return fb_round_up(sizeof(struct fb_cache), OS_PAGE) + OS_PAGE + (shared ? FB_SERVICE_BYTES : 0) +
-           layout.fixed_bytes + geometry.pages * (layout.page_cost - OS_PAGE);
+           layout.fixed_bytes + geometry.pages * layout.table_cost;
 }
 
 uint64_t fb_cache_holds(uint64_t limit, uint64_t units, uint64_t unit_bytes)
@@ -515,7 +516,7 @@ void fb_report_read(const struct fb_segment *segment, struct fb_cache_report *re
     report->items = counts[FB_COUNT_ITEMS_IN] - counts[FB_COUNT_ITEMS_OUT] -
                     atomic_load(&segment->header->items_lost);
     report->bytes = (segment->memory ? 0 : segment->layout.fixed_bytes) +
-                    fb_pages_used(segment) * segment->layout.page_cost;
+                    fb_pages_used(segment);
     report->members = fb_members_count(segment);
     report->hits = counts[FB_COUNT_HITS];
     report->misses = counts[FB_COUNT_MISSES];
@@ -581,6 +582,11 @@ uint64_t fb_cache_shared_bytes(const struct fb_cache *cache)
     if (!fb_cache_is_shared(cache) || fstat(cache->segment.fd, &status))
         return 0;
     return (uint64_t)status.st_blocks * 512 / fb_max(1, fb_members_count(&cache->segment));
+}
+
+bool fb_cache_has_rack(const struct fb_cache *cache)
+{
+    return cache->segment.geometry.rack.sizes > 0;
 }
 
 bool fb_cache_is_shared(const struct fb_cache *cache)

@@ -31,6 +31,8 @@ struct fb_cache_memory {
     void (*punch)(void *data, uint64_t from, uint64_t to); /* (optional) no longer needed */
 };
 
+struct fb_rack;
+
 struct fb_cache_options {
     uint64_t unit_count;
     uint64_t unit_bytes; /* of every unit if all are equal, else 0 */
@@ -48,6 +50,7 @@ struct fb_cache_options {
     const struct fb_cache_memory *memory; /* NULL: this machine's */
     uint64_t keep_s; /* stays warm for so long after the last process left; 0: does not */
     uint64_t page_bytes; /* where units are unequal; 0: a sixteenth of the median */
+    const struct fb_rack *rack; /* for tiny ones instead: pages of several sizes; or NULL */
     /* limit_bytes is of all members together: one of them has it in its ledger, and when that one
      * leaves or dies another. `budget` is then the cache's own, and sharing is a must: a member that
      * cannot join fails to open, because a private cache each would multiply the memory. */
@@ -121,6 +124,7 @@ void fb_cache_read_lap(struct fb_cache *cache, struct fb_cache_report *report);
 /* NAN before the first use. */
 double fb_cache_hit_rate(const struct fb_cache_report *report);
 bool fb_cache_is_shared(const struct fb_cache *cache);
+bool fb_cache_has_rack(const struct fb_cache *cache); /* pages of several sizes */
 /* This member's part, as one of several alike, of the shared memory that there really is. Memory of
  * a private cache is the process's own like any other: 0. */
 uint64_t fb_cache_shared_bytes(const struct fb_cache *cache);

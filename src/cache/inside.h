@@ -67,7 +67,7 @@ uint64_t fb_limit_together(struct fb_cache *cache);
 uint64_t fb_limit_leave(struct fb_cache *cache);
 /* Reserve room for `pages` more; false if share or budget do not allow even one. */
 bool fb_limit_grow(struct fb_cache *cache, uint64_t pages);
-/* Evict what lies in pages `from` and up, give its memory back. Returns pages that could not go. */
+/* Evict what lies in pages `from` and up, give its memory back. Returns bytes that could not go. */
 uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from);
 /* Try again for what is owed; take over the index if nobody has it in a ledger. */
 void fb_limit_settle(struct fb_cache *cache);

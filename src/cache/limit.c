@@ -93,7 +93,8 @@ static void give_all(struct fb_cache *cache, uint64_t limit)
 
 static int check_limit(const struct fb_cache *cache, uint64_t index, forebay_error *error)
 {
-    uint64_t limit = cache->options.limit_bytes, page = cache->segment.layout.page_cost;
+    uint64_t limit = cache->options.limit_bytes;
+    uint64_t page = cache->segment.geometry.page_bytes + cache->segment.layout.table_cost;
     uint64_t need = cache->options.memory ? page : cache->local_bytes + index + page + STEP_BYTES;
 
     if (limit >= need)
@@ -201,11 +202,11 @@ static bool hold(struct fb_cache *cache, uint64_t page)
 static void punch_run(struct fb_cache *cache, uint64_t from, uint64_t to)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t end = to * segment->geometry.page_bytes, touched = to;
+    uint64_t end = fb_page_at(segment, to), touched = to;
 
     if (from >= to)
         return;
-    for (uint64_t at = from * segment->geometry.page_bytes; at < end;) {
+    for (uint64_t at = fb_page_at(segment, from); at < end;) {
         uint64_t next = fb_min((at & ~(STEP_BYTES - 1)) + FB_PUNCH_STEP, end);
 
         fb_segment_punch(segment, at, next);
@@ -223,7 +224,7 @@ uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from)
     for (uint64_t page = end; page > from; page--) {
         if (hold(cache, page - 1))
             continue;
-        stuck++;
+        stuck += fb_page_bytes(&cache->segment, page - 1) + cache->segment.layout.table_cost;
         punch_run(cache, page, end);
         end = page - 1;
     }
@@ -234,7 +235,7 @@ uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from)
 /* `bytes` are no longer given: evict, and refund what nobody still has in use. */
 static uint64_t trim_and_refund(struct fb_cache *cache, uint64_t bytes)
 {
-    uint64_t stuck = fb_limit_trim(cache, fb_limit_pages(cache)) * cache->segment.layout.page_cost;
+    uint64_t stuck = fb_limit_trim(cache, fb_limit_pages(cache));
     uint64_t kept = fb_min(bytes, stuck);
 
     pthread_mutex_lock(&cache->lock);

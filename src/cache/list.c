@@ -108,8 +108,7 @@ int fb_cache_drop(const char *name, uint64_t *bytes, forebay_error *error)
     atomic_fetch_add(&cache->segment.header->drops, 1);
     before = fb_pages_used(&cache->segment);
     fb_limit_trim(cache, 0);
-    *bytes =
-        (before - fb_min(before, fb_pages_used(&cache->segment))) * cache->segment.layout.page_cost;
+    *bytes = before - fb_min(before, fb_pages_used(&cache->segment));
     fb_member_leave(&cache->segment, &cache->member);
     fb_segment_release(&cache->segment, false);
     free(cache);

@@ -2,6 +2,8 @@
 
 #include "base/size.h"
 
+#define PROBES 64 /* pages of a size that are looked at before there is none */
+
 static void raise_to(_Atomic uint64_t *mark, uint64_t to)
 {
     uint64_t now = atomic_load(mark);
@@ -50,6 +52,36 @@ static uint64_t find_clear(const struct fb_segment *segment, uint64_t limit)
     return limit;
 }
 
+/* A page of a size below `limit` whose bit is clear; `limit` if none was found. */
+static uint64_t find_of_size(struct fb_segment *segment, uint32_t size, uint64_t limit)
+{
+    const struct fb_rack_map *map = &segment->layout.rack;
+    uint64_t count = fb_rack_below(map, size, limit), page = limit;
+    uint64_t n = fb_rack_below(map, size, atomic_load_explicit(&segment->free_hints[size],
+                                                               memory_order_relaxed));
+    bool found = false;
+
+    for (unsigned probe = 0; probe < PROBES && probe < count && !found; probe++) {
+        n = n < count ? n : 0;
+        page = fb_rack_page(map, size, n++);
+        found = !(atomic_load(&segment->bits[page / 64]) >> page % 64 & 1);
+    }
+    atomic_store_explicit(&segment->free_hints[size], page, memory_order_relaxed);
+    return found ? page : limit;
+}
+
+static uint64_t find_free(struct fb_segment *segment, uint64_t bytes, uint64_t limit)
+{
+    const struct fb_rack *rack = &segment->geometry.rack;
+    uint32_t size;
+
+    limit = fb_min(limit, segment->geometry.pages);
+    if (!rack->sizes)
+        return find_clear(segment, limit);
+    size = fb_rack_size_for(rack, bytes);
+    return size < rack->sizes ? find_of_size(segment, size, limit) : limit;
+}
+
 bool fb_page_take_at(struct fb_segment *segment, uint64_t page, uint32_t owner)
 {
     uint32_t free_page = 0;
@@ -60,13 +92,13 @@ bool fb_page_take_at(struct fb_segment *segment, uint64_t page, uint32_t owner)
     return atomic_compare_exchange_strong(&segment->owners[page], &free_page, owner);
 }
 
-bool fb_page_take(struct fb_segment *segment, uint32_t owner, uint64_t limit, uint32_t *page,
-                  bool *fresh)
+bool fb_page_take(struct fb_segment *segment, uint32_t owner, uint64_t bytes, uint64_t limit,
+                  uint32_t *page, bool *fresh)
 {
     uint64_t found;
 
     limit = fb_min(limit, segment->geometry.pages);
-    while ((found = find_clear(segment, limit)) < limit) {
+    while ((found = find_free(segment, bytes, limit)) < limit) {
         if (!fb_page_take_at(segment, found, owner))
             continue; /* somebody was faster; its bit is set now */
         *fresh = found >= atomic_load(&segment->header->touched);
@@ -82,13 +114,17 @@ bool fb_page_free(struct fb_segment *segment, uint64_t page, uint32_t owner)
     if (!atomic_compare_exchange_strong(&segment->owners[page], &owner, 0))
         return false;
     bit_clear(segment, page);
+    if (segment->geometry.rack.sizes)
+        atomic_store_explicit(
+            &segment->free_hints[segment->geometry.rack.size_of[page % FB_RACK_PAGES]], page,
+            memory_order_relaxed);
     return true;
 }
 
-bool fb_page_any(const struct fb_segment *segment, uint64_t limit)
+bool fb_page_any(struct fb_segment *segment, uint64_t bytes, uint64_t limit)
 {
     limit = fb_min(limit, segment->geometry.pages);
-    return find_clear(segment, limit) < limit;
+    return find_free(segment, bytes, limit) < limit;
 }
 
 uint64_t fb_pages_reach(const struct fb_segment *segment)
@@ -103,11 +139,18 @@ uint64_t fb_pages_touched(const struct fb_segment *segment)
 
 uint64_t fb_pages_used(const struct fb_segment *segment)
 {
-    uint64_t reach = fb_pages_reach(segment), used = 0;
+    uint64_t reach = fb_pages_reach(segment), pages = 0, bytes = 0;
 
-    for (uint64_t word = 0; word * 64 < reach; word++)
-        used += (uint64_t)__builtin_popcountll(atomic_load(&segment->bits[word]));
-    return used;
+    for (uint64_t word = 0; word * 64 < reach; word++) {
+        uint64_t used = atomic_load(&segment->bits[word]);
+
+        pages += (uint64_t)__builtin_popcountll(used);
+        if (used == UINT64_MAX)
+            bytes += fb_page_at(segment, word * 64 + 64) - fb_page_at(segment, word * 64);
+        for (; used && used != UINT64_MAX; used &= used - 1)
+            bytes += fb_page_bytes(segment, word * 64 + (uint64_t)__builtin_ctzll(used));
+    }
+    return bytes + pages * segment->layout.table_cost;
 }
 
 void fb_pages_mend(struct fb_segment *segment)

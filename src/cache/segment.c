@@ -39,12 +39,24 @@ static uint64_t pages_wanted(const struct fb_geometry *geometry,
     uint64_t most = fb_max(memory_of_host(), options->limit_bytes) / geometry->page_bytes + 1;
     uint64_t each = 1, all;
 
+    if (geometry->rack.sizes) /* more than there are units, so that those of each size have room */
+        return fb_min(fb_min(geometry->entries + geometry->entries / 8 + FB_RACK_PAGES, most),
+                      FB_UNITS_MAX);
     if (geometry->chained)
         each =
             fb_max(options->unit_bytes_max, options->unit_bytes_median) / geometry->page_bytes + 1;
     if (!fb_mul(geometry->entries, each, &all))
         all = most;
     return fb_min(fb_min(all, most), FB_UNITS_MAX);
+}
+
+static uint64_t rack_mean(const struct fb_rack *rack)
+{
+    uint64_t bytes = 0;
+
+    for (unsigned place = 0; place < FB_RACK_PAGES; place++)
+        bytes += rack->bytes[rack->size_of[place]];
+    return fb_max(1, bytes / FB_RACK_PAGES);
 }
 
 /* A sixteenth of the median. Small units have smaller pages than the system's, for half a page is
@@ -67,15 +79,18 @@ int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_optio
     struct fb_geometry chosen = {
         .entries = units_covered(options),
         .page_bytes = options->unit_bytes   ? options->unit_bytes
+                      : options->rack       ? rack_mean(options->rack)
                       : options->page_bytes ? options->page_bytes
                                             : page_for(options->unit_bytes_median),
         .rows = shared ? FB_ROWS_MAX : 1,
         .pins = (uint32_t)fb_min(fb_max(options->pins_max, shared ? 64 : 1), FB_PINS_MAX),
-        .chained = options->unit_bytes == 0,
+        .chained = options->unit_bytes == 0 && !options->rack,
         .policy = (uint32_t)options->policy,
     };
     struct fb_layout layout;
 
+    if (options->rack && !options->unit_bytes)
+        chosen.rack = *options->rack;
     if (!options->unit_count)
         return fb_fail(error, FOREBAY_BAD_USE, "cache: there are no units to keep");
     if (chosen.page_bytes > PAGE_BYTES_MAX)
@@ -102,6 +117,12 @@ bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
         !geometry->pins || geometry->pins > FB_PINS_MAX || geometry->chained > 1 ||
         !fb_mul(geometry->pages, geometry->page_bytes, &data_bytes) || data_bytes >> 62)
         return false;
+    layout->rack = (struct fb_rack_map){ .at = { 0 } };
+    if (geometry->rack.sizes) {
+        if (geometry->chained || !fb_rack_map_make(&geometry->rack, &layout->rack))
+            return false;
+        data_bytes = (geometry->pages / FB_RACK_PAGES + 1) * layout->rack.at[FB_RACK_PAGES];
+    }
     layout->rows_at = fb_round_up(sizeof(struct fb_header), 128);
     layout->pins_at = layout->rows_at + geometry->rows * sizeof(struct fb_row);
     layout->entries_at = fb_round_up(
@@ -120,30 +141,53 @@ bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
     layout->total = layout->data_at + (data_inside ? fb_round_up(data_bytes, OS_PAGE) : 0);
     /* Each of the four tables of pages ends somewhere inside a page of the system. */
     layout->fixed_bytes = layout->owners_at + 4 * OS_PAGE;
-    layout->page_cost = geometry->page_bytes + sizeof(uint32_t) * (1 + geometry->chained) + 1;
+    layout->table_cost = sizeof(uint32_t) * (1 + geometry->chained) + 1;
     return true;
 }
 
 /* Pages that do not divide the system's end inside one. */
 static uint64_t ragged(const struct fb_segment *segment)
 {
-    return segment->memory || segment->geometry.page_bytes % segment->grain == 0
+    return segment->memory || (segment->geometry.page_bytes % segment->grain == 0 &&
+                               !segment->geometry.rack.sizes)
                ? 0
                : segment->grain - 1;
+}
+
+/* Pages of a rack that fit in so many bytes, with their tables. */
+static uint64_t rack_pages_in(const struct fb_segment *segment, uint64_t bytes)
+{
+    const uint32_t *at = segment->layout.rack.at;
+    uint64_t tables = segment->layout.table_cost, whole = at[FB_RACK_PAGES] + FB_RACK_PAGES * tables;
+    uint64_t low = 0, high = FB_RACK_PAGES;
+
+    while (low + 1 < high) {
+        uint64_t middle = (low + high) / 2;
+
+        if (at[middle] + middle * tables <= bytes % whole)
+            low = middle;
+        else
+            high = middle;
+    }
+    return bytes / whole * FB_RACK_PAGES + low;
 }
 
 uint64_t fb_segment_pages_in(const struct fb_segment *segment, uint64_t bytes)
 {
     uint64_t fixed = segment->layout.fixed_bytes + ragged(segment);
+    uint64_t each = segment->geometry.page_bytes + segment->layout.table_cost;
 
     if (bytes <= fixed)
         return 0;
-    return fb_min((bytes - fixed) / segment->layout.page_cost, segment->geometry.pages);
+    return fb_min(segment->geometry.rack.sizes ? rack_pages_in(segment, bytes - fixed)
+                                               : (bytes - fixed) / each,
+                  segment->geometry.pages);
 }
 
 uint64_t fb_segment_bytes_for(const struct fb_segment *segment, uint64_t pages)
 {
-    return segment->layout.fixed_bytes + ragged(segment) + pages * segment->layout.page_cost;
+    return segment->layout.fixed_bytes + ragged(segment) + fb_page_at(segment, pages) +
+           pages * segment->layout.table_cost;
 }
 
 void fb_segment_aim(struct fb_segment *segment)

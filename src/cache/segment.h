@@ -1,10 +1,10 @@
 /*
  * segment.h -- the memory of a cache: one area, private or shared, in which everything is found
- * by offsets that follow from six numbers (struct fb_geometry).
+ * by offsets that follow from a few numbers (struct fb_geometry).
  *
  *   header | member rows | pins | entries | page owners | page links | free bits | data pages
  *
- * A process copies the six numbers when it attaches, checks them against the area's size and
+ * A process copies those numbers when it attaches, checks them against the area's size and
  * never looks at them again: whatever is scribbled into the area later, no address can leave it.
  * Every other number read from the area is copied, checked, then used.
  */
@@ -14,9 +14,10 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
+#include "cache/rack.h"
 
 #define FB_SEGMENT_MAGIC 0x6568636165626f66u
-#define FB_SEGMENT_VERSION 1u
+#define FB_SEGMENT_VERSION 2u
 #define FB_UNITS_MAX ((uint64_t)1 << 31)
 #define FB_ROWS_MAX 256u /* members of one cache: a row number is eight bits */
 #define FB_PINS_MAX 1024u
@@ -25,11 +26,12 @@
 /* What decides where everything lies. */
 struct fb_geometry {
     uint64_t entries;    /* units 0 .. entries - 1 can be kept */
-    uint64_t page_bytes; /* one unit's, if all are equal; else a part of one */
+    uint64_t page_bytes; /* one unit's, if all are equal; else a part of one, or a rack's mean */
     uint64_t pages;      /* that the area has room for; the limit decides how many are used */
     uint32_t rows, pins; /* members; pins of each */
     uint32_t chained;    /* 1: a unit may have several pages */
     uint32_t policy;
+    struct fb_rack rack; /* pages of several sizes, if it has any */
 };
 
 /* Where it lies: made from the geometry, never stored. */
@@ -37,7 +39,8 @@ struct fb_layout {
     uint64_t rows_at, pins_at, entries_at, owners_at, links_at, bits_at, summary_at, data_at;
     uint64_t total;
     uint64_t fixed_bytes; /* taken whatever the limit: header, rows, pins, entries, ragged ends */
-    uint64_t page_cost;   /* a page with its owner, link and bits */
+    uint64_t table_cost;  /* of a page: its owner, link and bits */
+    struct fb_rack_map rack;
 };
 
 struct fb_header {
@@ -107,7 +110,26 @@ struct fb_segment {
     _Atomic uint32_t *owners, *links;
     _Atomic uint64_t *bits, *summary;
     char *data;
+    _Atomic uint64_t free_hints[FB_RACK_SIZES]; /* a page of each size that may be free */
 };
+
+/* Where a page's data begin, and how many bytes it has. */
+static inline uint64_t fb_page_at(const struct fb_segment *segment, uint64_t page)
+{
+    const struct fb_rack_map *map = &segment->layout.rack;
+
+    if (!segment->geometry.rack.sizes)
+        return page * segment->geometry.page_bytes;
+    return page / FB_RACK_PAGES * map->at[FB_RACK_PAGES] + map->at[page % FB_RACK_PAGES];
+}
+
+static inline uint64_t fb_page_bytes(const struct fb_segment *segment, uint64_t page)
+{
+    const struct fb_rack *rack = &segment->geometry.rack;
+
+    return rack->sizes ? rack->bytes[rack->size_of[page % FB_RACK_PAGES]]
+                       : segment->geometry.page_bytes;
+}
 
 /* The geometry for these options; `shared` has rows for many members. */
 int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_options *options,

@@ -264,17 +264,19 @@ static void a_limit_too_small_for_one_unit_is_an_error_in_words(void **state)
 
 /* ---- threads ---- */
 
+enum sizes { EQUAL, CHAINS, RACK };
+
 struct crowd {
     struct fb_cache *cache;
     uint64_t units, seed, uses;
-    bool uneven;
+    enum sizes sizes;
     _Atomic uint64_t *fills;
     atomic_bool wrong, stop;
 };
 
-static uint64_t size_of(const struct crowd *crowd, uint64_t unit)
+static uint64_t size_of(enum sizes sizes, uint64_t unit)
 {
-    return crowd->uneven ? 1000 + unit * 61 % 20000 : 5000;
+    return sizes == EQUAL ? 5000 : 1000 + unit * 61 % 20000;
 }
 
 static void *use_many(void *data)
@@ -285,7 +287,7 @@ static void *use_many(void *data)
     struct fb_cache_pin pin;
 
     for (uint64_t i = 0; i < crowd->uses && !atomic_load(&crowd->stop); i++) {
-        uint64_t unit = fb_random_below(&random, crowd->units), size = size_of(crowd, unit);
+        uint64_t unit = fb_random_below(&random, crowd->units), size = size_of(crowd->sizes, unit);
         enum fb_cache_answer answer = fb_cache_find(crowd->cache, unit, size, i, true, &pin);
 
         if (answer == FB_CACHE_MISS)
@@ -322,18 +324,24 @@ static void expect_ledger_within(struct crowd *crowd, struct fb_budget *budget, 
                  (unsigned long long)most);
 }
 
-static void crowd_run(int policy, bool uneven, unsigned resizes)
+static void crowd_run(int policy, enum sizes sizes, unsigned resizes)
 {
     struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_options options = options_of(budget, policy, 300, uneven ? 0 : 5000, FB_MIB);
+    struct fb_cache_options options = options_of(budget, policy, 300, sizes ? 0 : 5000, FB_MIB);
+    struct fb_census census = { .steps = { { .units = 0 } } };
+    struct fb_rack rack;
     struct crowd crowd = { .units = 300,
                            .uses = resizes ? UINT64_MAX : 3000,
-                           .uneven = uneven,
+                           .sizes = sizes,
                            .fills = calloc(300, sizeof(*crowd.fills)) };
     pthread_t threads[4];
 
     options.unit_bytes_median = 10000;
     options.unit_bytes_max = 21000;
+    for (uint64_t unit = 0; unit < crowd.units; unit++)
+        fb_census_add(&census, size_of(sizes, unit));
+    fb_rack_choose(&rack, &census);
+    options.rack = sizes == RACK ? &rack : NULL;
     crowd.cache = open_of(&options);
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, use_many, &crowd), 0);
@@ -360,10 +368,9 @@ static void many_threads_see_only_whole_units(void **state)
     static const int policies[] = { FB_POLICY_FILL, FB_POLICY_NEXT_USE, FB_POLICY_LRU };
 
     (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        crowd_run(policies[i], false, 0);
-        crowd_run(policies[i], true, 0);
-    }
+    for (size_t i = 0; i < 3; i++)
+        for (int sizes = EQUAL; sizes <= RACK; sizes++)
+            crowd_run(policies[i], (enum sizes)sizes, 0);
 }
 
 static void the_limit_may_change_at_any_time(void **state)
@@ -371,8 +378,9 @@ static void the_limit_may_change_at_any_time(void **state)
     unsigned resizes = getenv("FOREBAY_SOAK") ? 1000 : 100;
 
     (void)state;
-    crowd_run(FB_POLICY_LRU, false, resizes);
-    crowd_run(FB_POLICY_FILL, true, resizes);
+    crowd_run(FB_POLICY_LRU, EQUAL, resizes);
+    crowd_run(FB_POLICY_FILL, CHAINS, resizes);
+    crowd_run(FB_POLICY_NEXT_USE, RACK, resizes);
 }
 
 /* ---- waiting, forking, garbage ---- */

@@ -20,7 +20,7 @@ static double index_of(uint64_t unit_bytes, uint64_t median, bool shared, bool t
     assert_int_equal(fb_geometry_choose(&geometry, &options, shared, NULL), 0);
     assert_true(fb_geometry_layout(&geometry, true, &many));
     return (double)(many.fixed_bytes - few.fixed_bytes) / 100000 +
-           (tables ? (double)(many.page_cost - geometry.page_bytes) : 0);
+           (tables ? (double)many.table_cost : 0);
 }
 
 static void the_index_takes_at_most_48_bytes_a_unit(void **state)
@@ -59,7 +59,7 @@ static double waste_of(uint64_t mean)
         fb_cache_done(cache, &pin);
         bytes += size;
     }
-    taken = fb_pages_used(&cache->segment) * cache->segment.layout.page_cost;
+    taken = fb_pages_used(&cache->segment);
     fb_cache_close(cache);
     fb_budget_free(budget);
     return (double)taken / (double)bytes - 1;
@@ -94,7 +94,7 @@ static void unequal_units_waste_little(void **state)
         bytes += 10000 + unit * 1200;
     }
     index = cache->segment.layout.fixed_bytes;
-    assert_true(fb_pages_used(&cache->segment) * cache->segment.layout.page_cost <=
+    assert_true(fb_pages_used(&cache->segment) <=
                 bytes + bytes / 20);
     assert_true(index < 64 * 1024);
     fb_cache_close(cache);

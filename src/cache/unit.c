@@ -97,25 +97,64 @@ static bool candidate_at(const struct fb_segment *segment, uint64_t page,
     return true;
 }
 
+/* Pages below `limit` of which a newcomer may have one: all, or in a rack those of its size. */
+struct choice {
+    const struct fb_segment *segment;
+    uint32_t size; /* in a rack */
+    uint64_t limit;
+    uint64_t count;
+};
+
+static struct choice choose_for(const struct fb_segment *segment, uint64_t bytes, uint64_t limit)
+{
+    const struct fb_rack *rack = &segment->geometry.rack;
+    struct choice choice = { segment, fb_rack_size_for(rack, bytes), limit, limit };
+
+    if (rack->sizes)
+        choice.count = choice.size < rack->sizes
+                           ? fb_rack_below(&segment->layout.rack, choice.size, limit)
+                           : 0;
+    return choice;
+}
+
+static uint64_t choice_page(const struct choice *choice, uint64_t n)
+{
+    return choice->segment->geometry.rack.sizes
+               ? fb_rack_page(&choice->segment->layout.rack, choice->size, n)
+               : n;
+}
+
+static bool is_choice(const struct choice *choice, uint64_t page)
+{
+    const struct fb_rack *rack = &choice->segment->geometry.rack;
+
+    return page < choice->limit &&
+           (!rack->sizes || rack->size_of[page % FB_RACK_PAGES] == choice->size);
+}
+
 /* Up to 64 random residents, or all where there are no more, beside the worst of those that were
  * looked at before (cache->spares) as they are now. */
 static void look_for_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
-                           struct fb_worst *worst)
+                           uint64_t bytes, struct fb_worst *worst)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t pages = fb_min(fb_limit_pages(cache), fb_pages_touched(segment)), page;
-    bool all = pages <= FB_POLICY_SAMPLE;
-    unsigned found = 0, tries = all ? (unsigned)pages : 2 * FB_POLICY_SAMPLE;
+    struct choice choice = choose_for(
+        segment, bytes, fb_min(fb_limit_pages(cache), fb_pages_touched(segment)));
+    bool all = choice.count <= FB_POLICY_SAMPLE;
+    unsigned found = 0, tries = all ? (unsigned)choice.count : 2 * FB_POLICY_SAMPLE;
     struct fb_candidate one;
 
     worst->count = 0;
     for (unsigned i = 0; i < 2 * FB_POLICY_SPARES && !all; i++) {
-        page = atomic_load_explicit(&cache->spares.pages[i], memory_order_relaxed);
-        if (page < pages && candidate_at(segment, page, &one))
+        uint64_t page = atomic_load_explicit(&cache->spares.pages[i], memory_order_relaxed);
+
+        if (is_choice(&choice, page) && candidate_at(segment, page, &one))
             fb_worst_add(worst, &one, policy, cost);
     }
     for (unsigned i = 0; i < tries && found < FB_POLICY_SAMPLE; i++) {
-        if (!candidate_at(segment, all ? i : fb_cache_random(cache, pages), &one))
+        uint64_t page = choice_page(&choice, all ? i : fb_cache_random(cache, choice.count));
+
+        if (!candidate_at(segment, page, &one))
             continue;
         fb_worst_add(worst, &one, policy, cost);
         found++;
@@ -141,7 +180,7 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
         cost = cache->cost;
         pthread_mutex_unlock(&cache->lock);
     }
-    look_for_worst(cache, policy, &cost, &worst);
+    look_for_worst(cache, policy, &cost, newcomer->bytes, &worst);
     for (unsigned i = 0; i < worst.count && i < 4; i++) {
         if (worst.list[i].unit == newcomer->unit ||
             !fb_policy_replaces(policy, newcomer, &worst.list[i], &cost))
@@ -157,11 +196,13 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
 
 /* A page for the unit, below the limit as it is when the page is ours: whoever lowers the limit
  * looks at the owners afterwards, so one of us sees the other. */
-static bool take_page(struct fb_cache *cache, uint32_t owner, uint32_t *page, bool *fresh)
+static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcomer, uint32_t *page,
+                      bool *fresh)
 {
     struct fb_segment *segment = &cache->segment;
+    uint32_t owner = (uint32_t)newcomer->unit + 1;
 
-    if (!fb_page_take(segment, owner, fb_limit_pages(cache), page, fresh))
+    if (!fb_page_take(segment, owner, newcomer->bytes, fb_limit_pages(cache), page, fresh))
         return false;
     if (*page < fb_limit_pages(cache))
         return true;
@@ -169,9 +210,13 @@ static bool take_page(struct fb_cache *cache, uint32_t owner, uint32_t *page, bo
     return false;
 }
 
-static bool has_room(struct fb_cache *cache, uint64_t pages)
+static bool has_room(struct fb_cache *cache, const struct fb_candidate *newcomer, uint64_t pages)
 {
-    return fb_page_any(&cache->segment, fb_limit_pages(cache)) || fb_limit_grow(cache, pages);
+    /* Of a rack's next pages few are of the size that is wanted. */
+    uint64_t more = cache->segment.geometry.rack.sizes ? FB_RACK_PAGES : pages;
+
+    return fb_page_any(&cache->segment, newcomer->bytes, fb_limit_pages(cache)) ||
+           fb_limit_grow(cache, more);
 }
 
 /* All pages, or as many as could be had: *taken of them, chained from the entry's head. */
@@ -183,8 +228,8 @@ static bool take_pages(struct fb_cache *cache, const struct fb_candidate *newcom
     uint32_t page, last = 0;
 
     for (*taken = 0; *taken < need && attempts; attempts--) {
-        if (!take_page(cache, (uint32_t)newcomer->unit + 1, &page, fresh)) {
-            if (!has_room(cache, need - *taken) && !make_room(cache, newcomer))
+        if (!take_page(cache, newcomer, &page, fresh)) {
+            if (!has_room(cache, newcomer, need - *taken) && !make_room(cache, newcomer))
                 return false;
             continue;
         }
@@ -210,7 +255,7 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
     *lost = false;
     /* Room is looked for before the claim: who is not admitted keeps nobody waiting. */
     if (need > most || (need > 1 && !segment->geometry.chained) ||
-        (!has_room(cache, need) && !make_room(cache, newcomer)))
+        (!has_room(cache, newcomer, need) && !make_room(cache, newcomer)))
         return false;
     *lost = !fb_entry_move(segment, newcomer->unit, FB_FREE, FB_FILLING | cache->member.token);
     if (*lost)

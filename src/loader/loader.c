@@ -101,9 +101,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
     const struct fb_source *source = loader->source;
     struct fb_cache_options options = {
         .unit_count = source->unit_count,
-        .unit_bytes = source->unit_bytes_total == source->unit_bytes_max * source->unit_count
-                          ? source->unit_bytes_max
-                          : 0,
+        .unit_bytes = fb_source_unit_bytes(source),
         .unit_bytes_median = source->unit_bytes_total / fb_max(1, source->unit_count),
         .unit_bytes_max = source->unit_bytes_max,
         .limit_bytes = plan->cache,
@@ -117,6 +115,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .keep_s = loader->config.memory_keep,
     };
     int status = check_keep(loader, plan->cache > 0 && !source->ops->keep, error);
+    struct fb_rack rack;
 
     loader->policy = "none";
     if (status || plan->cache == 0)
@@ -130,6 +129,8 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
                       &loader->blocks);
     if (loader->blocks.count)
         keep_blocks(&options, &loader->blocks, fb_order_list(loader->order));
+    else if (fb_prepare_rack(source, &rack))
+        options.rack = &rack;
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);

@@ -3,6 +3,8 @@
 #include "base/size.h"
 #include "pipeline/core.h"
 
+#define RACK_REFUSALS 16 /* in a row: a rack is full; its first size was before that */
+
 /* Room for one sample at a time, laid out like a batch of one. */
 static int lay_out(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
                    uint64_t sample, forebay_error *error)
@@ -41,6 +43,7 @@ static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_
 {
     uint64_t samples = pipeline->options.source->sample_count;
     struct fb_cache_report before, after;
+    unsigned refused = 0, most = fb_cache_has_rack(pipeline->options.cache) ? RACK_REFUSALS : 1;
 
     fb_cache_read_report(pipeline->options.cache, &before);
     for (uint64_t sample = 0; sample < samples; sample++) {
@@ -55,7 +58,8 @@ static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_
             fb_fetch(&pipeline->fetcher, hands, batch, 0, NULL))
             continue;
         fb_cache_read_report(pipeline->options.cache, &after);
-        if (hands->misses && after.items <= before.items) /* read, and not kept: it is full */
+        refused = hands->misses && after.items <= before.items ? refused + 1 : 0;
+        if (refused == most) /* read, and not kept: it is full */
             break;
         before = after;
     }

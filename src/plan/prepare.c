@@ -198,6 +198,26 @@ void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *s
         *blocks = (struct fb_blocks){ .count = 0 };
 }
 
+bool fb_prepare_rack(const struct fb_source *source, struct fb_rack *rack)
+{
+    struct fb_census census = { .steps = { { .units = 0 } } };
+
+    if (!fb_blocks_any(source) || fb_source_unit_bytes(source) ||
+        source->unit_bytes_total / fb_max(1, source->unit_count) >= FB_SMALL_BYTES)
+        return false;
+    for (uint64_t unit = 0; unit < source->unit_count; unit++) {
+        struct fb_extent extent = source->ops->extent(source, unit);
+        uint64_t bytes = fb_extent_bytes(&source->fields[unit % source->field_count], extent);
+
+        if (extent.known == FB_EXTENT_UNKNOWN || bytes > FB_RACK_BYTES_MAX)
+            return false;
+        if (extent.known == FB_EXTENT_EXACT && bytes)
+            fb_census_add(&census, bytes);
+    }
+    fb_rack_choose(rack, &census);
+    return rack->sizes > 0;
+}
+
 /* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */
 static uint64_t cache_wanted(const struct fb_config *config, const struct fb_source *source)
 {

@@ -6,6 +6,7 @@
  */
 #ifndef FB_PLAN_PREPARE_H
 #define FB_PLAN_PREPARE_H
+#include "cache/rack.h"
 #include "device/device.h"
 #include "order/order.h"
 #include "plan/plan.h"
@@ -44,6 +45,9 @@ uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ran
 void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
                        struct fb_blocks *blocks);
+
+/* Pages for tiny units of unequal size that are kept one by one. False: they are not of that kind. */
+bool fb_prepare_rack(const struct fb_source *source, struct fb_rack *rack);
 
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,

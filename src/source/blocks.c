@@ -45,10 +45,7 @@ static uint64_t equal_bytes(const struct fb_source *source, const struct fb_fiel
     if (field->finished)
         return 0;
     if (field->vary) /* they may, but perhaps they do not */
-        return source->field_count == 1 &&
-                       source->unit_bytes_max * source->unit_count == source->unit_bytes_total
-                   ? source->unit_bytes_max
-                   : 0;
+        return source->field_count == 1 ? fb_source_unit_bytes(source) : 0;
     return (field->ndim ? field->shape[0] : 1) * field->cell_bytes;
 }
 

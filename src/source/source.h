@@ -219,6 +219,13 @@ static inline uint64_t fb_field_bytes_max(const struct fb_source *source,
 {
     return field->bytes_max ? field->bytes_max : source->unit_bytes_max;
 }
+/* Of every unit, if all are as large as the largest; else 0. */
+static inline uint64_t fb_source_unit_bytes(const struct fb_source *source)
+{
+    return source->unit_bytes_total == source->unit_bytes_max * source->unit_count
+               ? source->unit_bytes_max
+               : 0;
+}
 /* What a batch has of a unit with this extent: a finished field has a shape of its own. */
 static inline struct fb_extent fb_extent_in_batch(const struct fb_field *field,
                                                   struct fb_extent extent)

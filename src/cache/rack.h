@@ -1,0 +1,58 @@
+/*
+ * rack.h -- pages of several sizes, for tiny units that are not alike: half a page and the tables of
+ * a chain would cost each an eighth of itself or more. Here a unit has one page, of the next larger
+ * of a few sizes that were chosen for these units. The data area is one rack behind the other, each
+ * with the same pages in the same order, as many of a size as there are units of it, well mixed:
+ *
+ *   | 640 | 96 | 1216 | 640 | 160 | ...          | 640 | 96 | 1216 | 640 | 160 | ...
+ *   page 0   1    2      3     4                 FB_RACK_PAGES    + 1    + 2
+ *
+ * So where a page lies follows from its number, every size has its part of whatever limit there is,
+ * and nothing fragments.
+ */
+#ifndef FB_CACHE_RACK_H
+#define FB_CACHE_RACK_H
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FB_RACK_PAGES 512u
+#define FB_RACK_SIZES 64u
+#define FB_RACK_BYTES_MAX 65536u /* of a page */
+
+/* Part of a segment's geometry; may be garbage until fb_rack_map_make has looked at it. */
+struct fb_rack {
+    uint32_t sizes; /* 0: there is no rack, all pages are alike */
+    uint32_t bytes[FB_RACK_SIZES]; /* of a page of each size, ascending */
+    uint8_t size_of[FB_RACK_PAGES];
+};
+
+/* Made from it: where its pages lie. */
+struct fb_rack_map {
+    uint32_t at[FB_RACK_PAGES + 1];    /* byte in the rack */
+    uint16_t first[FB_RACK_SIZES + 1]; /* those of a size in `places` */
+    uint16_t places[FB_RACK_PAGES];    /* of the first size, ascending, then of the second ... */
+};
+
+/* How many units there are of each size: exactly below 64 bytes, then in steps of a 64th. */
+#define FB_CENSUS_STEPS (64u + 10 * 64 + 1)
+struct fb_census {
+    struct fb_census_step {
+        uint64_t units;
+        uint32_t most; /* bytes of the largest */
+    } steps[FB_CENSUS_STEPS];
+};
+/* 0 < bytes <= FB_RACK_BYTES_MAX. */
+void fb_census_add(struct fb_census *census, uint64_t bytes);
+
+/* The rack in which these units waste least; spoils the census. Very rare ones that are larger than
+ * all others may have no page. Without units there is none (sizes is 0). */
+void fb_rack_choose(struct fb_rack *rack, struct fb_census *census);
+/* False for garbage. */
+bool fb_rack_map_make(const struct fb_rack *rack, struct fb_rack_map *map);
+
+/* The smallest size that holds `bytes`; rack->sizes: none does. */
+uint32_t fb_rack_size_for(const struct fb_rack *rack, uint64_t bytes);
+/* Pages of this size below page `limit`, and number n of them. */
+uint64_t fb_rack_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit);
+uint64_t fb_rack_page(const struct fb_rack_map *map, uint32_t size, uint64_t n);
+#endif
