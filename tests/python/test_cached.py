@@ -535,15 +535,17 @@ def test_an_exception_in_a_worker_arrives_with_its_traceback():
 
 def test_kill_9_of_a_worker_loses_nothing_and_leaves_nothing():
     torch = pytest.importorskip("torch")
-    before = set(os.listdir("/dev/shm"))
     data = forebay.Cached(Slow(200), "32MB", quiet=True, transform=with_process)
     loader = torch.utils.data.DataLoader(data, batch_size=2, num_workers=4, persistent_workers=True)
-    with pytest.raises(RuntimeError, match="worker"):
+    # What torch says depends on what the worker was at: a batch half sent is a connection that ended.
+    with pytest.raises((RuntimeError, OSError, EOFError)):
         for number, batch in enumerate(loader):
+            # torch's handler would raise at every child's end from now on, wherever we are.
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             if number == 30:
                 os.kill(int(batch["pid"][0]), signal.SIGKILL)
-    # torch's handler raises at every child's end while a loader with a dead worker lives, anywhere.
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for worker in multiprocessing.active_children():  # an error that is still held may hold them, too
+        worker.kill()
     kept = data.cache_stats()["items"]
     assert kept > 50
     del loader
@@ -553,7 +555,7 @@ def test_kill_9_of_a_worker_loses_nothing_and_leaves_nothing():
                                for i in b["index"]}
     assert data.cache_stats()["items"] == 200
     assert data.cache_stats()["misses"] <= 200 + 16  # only what was under way is loaded twice
-    assert set(os.listdir("/dev/shm")) <= before
+    assert not [name for name in os.listdir("/dev/shm") if "forebay" in name]
 
 
 def with_process(sample):
