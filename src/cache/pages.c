@@ -2,7 +2,7 @@
 
 #include "base/size.h"
 
-#define PROBES 64 /* pages of a size that are looked at before there is none */
+#define PROBES 32 /* pages of a size that are looked at before there is none */
 
 static void raise_to(_Atomic uint64_t *mark, uint64_t to)
 {
@@ -70,16 +70,19 @@ static uint64_t find_of_size(struct fb_segment *segment, uint32_t size, uint64_t
     return found ? page : limit;
 }
 
-static uint64_t find_free(struct fb_segment *segment, uint64_t bytes, uint64_t limit)
+static uint64_t find_free(struct fb_segment *segment, uint64_t bytes, bool larger, uint64_t limit)
 {
     const struct fb_rack *rack = &segment->geometry.rack;
-    uint32_t size;
+    uint32_t size = fb_rack_size_for(rack, bytes);
+    uint64_t page = limit;
 
-    limit = fb_min(limit, segment->geometry.pages);
     if (!rack->sizes)
         return find_clear(segment, limit);
-    size = fb_rack_size_for(rack, bytes);
-    return size < rack->sizes ? find_of_size(segment, size, limit) : limit;
+    if (size < rack->sizes)
+        page = find_of_size(segment, size, limit);
+    while (larger && page == limit && fb_rack_may_hold(rack, ++size, bytes))
+        page = find_of_size(segment, size, limit);
+    return page;
 }
 
 bool fb_page_take_at(struct fb_segment *segment, uint64_t page, uint32_t owner)
@@ -92,13 +95,13 @@ bool fb_page_take_at(struct fb_segment *segment, uint64_t page, uint32_t owner)
     return atomic_compare_exchange_strong(&segment->owners[page], &free_page, owner);
 }
 
-bool fb_page_take(struct fb_segment *segment, uint32_t owner, uint64_t bytes, uint64_t limit,
-                  uint32_t *page, bool *fresh)
+bool fb_page_take(struct fb_segment *segment, uint32_t owner, uint64_t bytes, bool larger,
+                  uint64_t limit, uint32_t *page, bool *fresh)
 {
     uint64_t found;
 
     limit = fb_min(limit, segment->geometry.pages);
-    while ((found = find_free(segment, bytes, limit)) < limit) {
+    while ((found = find_free(segment, bytes, larger, limit)) < limit) {
         if (!fb_page_take_at(segment, found, owner))
             continue; /* somebody was faster; its bit is set now */
         *fresh = found >= atomic_load(&segment->header->touched);
@@ -121,10 +124,10 @@ bool fb_page_free(struct fb_segment *segment, uint64_t page, uint32_t owner)
     return true;
 }
 
-bool fb_page_any(struct fb_segment *segment, uint64_t bytes, uint64_t limit)
+bool fb_page_any(struct fb_segment *segment, uint64_t bytes, bool larger, uint64_t limit)
 {
     limit = fb_min(limit, segment->geometry.pages);
-    return find_free(segment, bytes, limit) < limit;
+    return find_free(segment, bytes, larger, limit) < limit;
 }
 
 uint64_t fb_pages_reach(const struct fb_segment *segment)

@@ -19,15 +19,16 @@
 #define FB_PAGE_HELD 0x80000000u /* then 8 bits of row and 23 of generation */
 #define FB_PAGE_NONE UINT32_MAX
 
-/* Take the lowest free page below `limit` for `owner`, a unit of `bytes`. */
-bool fb_page_take(struct fb_segment *segment, uint32_t owner, uint64_t bytes, uint64_t limit,
-                  uint32_t *page, bool *fresh);
+/* Take the lowest free page below `limit` for `owner`, a unit of `bytes`; in a rack one of its size,
+ * or if `larger` of the next that may hold it. */
+bool fb_page_take(struct fb_segment *segment, uint32_t owner, uint64_t bytes, bool larger,
+                  uint64_t limit, uint32_t *page, bool *fresh);
 /* Take exactly this one, if it is free. */
 bool fb_page_take_at(struct fb_segment *segment, uint64_t page, uint32_t owner);
 /* False if `owner` did not have it. */
 bool fb_page_free(struct fb_segment *segment, uint64_t page, uint32_t owner);
-/* Is a page below `limit` free for a unit of `bytes`, by the bits? */
-bool fb_page_any(struct fb_segment *segment, uint64_t bytes, uint64_t limit);
+/* Is there one, by the bits? */
+bool fb_page_any(struct fb_segment *segment, uint64_t bytes, bool larger, uint64_t limit);
 /* Bytes of the pages in use, by the bits, and of their tables. */
 uint64_t fb_pages_used(const struct fb_segment *segment);
 /* Clear the bits of free pages. */

@@ -73,29 +73,35 @@ static unsigned merge(struct fb_census_step *steps, unsigned count)
     return count;
 }
 
-/* Of FB_RACK_PAGES each its part, in place of its units: whole ones first, then one each for those
- * that miss most. */
-static void share_pages(struct fb_census_step *steps, unsigned count)
+/* Those so rare that half a page of a rack is theirs, if they are the largest: one such page would
+ * cost more than all of them are worth. */
+static unsigned without_giants(const struct fb_census_step *steps, unsigned count)
 {
-    uint64_t total = 0, rest[FB_RACK_SIZES], left = FB_RACK_PAGES;
+    uint64_t total = 0, above = 0;
 
     for (unsigned i = 0; i < count; i++)
         total += steps[i].units;
-    for (unsigned i = 0; i < count; i++) {
-        uint64_t part = steps[i].units * FB_RACK_PAGES; /* there are at most 2^31 units */
+    while (count && (above + steps[count - 1].units) * 2 * FB_RACK_PAGES < total)
+        above += steps[--count].units;
+    return count;
+}
 
-        steps[i].units = part / total;
-        rest[i] = part % total;
-        left -= steps[i].units;
-    }
-    while (left--) {
-        unsigned most = 0;
+/* Of FB_RACK_PAGES each its part, in place of its units. From the largest down they have at least
+ * their part together: so what finds no page of its size may find a larger one, and all have room
+ * where there are as many pages as units. */
+static void share_pages(struct fb_census_step *steps, unsigned count)
+{
+    uint64_t total = 0, units = 0, pages = 0;
 
-        for (unsigned i = 1; i < count; i++)
-            if (rest[i] > rest[most])
-                most = i;
-        steps[most].units++;
-        rest[most] = 0;
+    for (unsigned i = 0; i < count; i++)
+        total += steps[i].units;
+    for (unsigned i = count; i-- > 0;) {
+        uint64_t until;
+
+        units += steps[i].units; /* there are at most 2^31 */
+        until = (units * FB_RACK_PAGES + total - 1) / total;
+        steps[i].units = until - pages;
+        pages = until;
     }
 }
 
@@ -130,7 +136,7 @@ void fb_rack_choose(struct fb_rack *rack, struct fb_census *census)
     *rack = (struct fb_rack){ .sizes = 0 };
     if (!count)
         return;
-    count = merge(steps, count);
+    count = merge(steps, without_giants(steps, count));
     share_pages(steps, count);
     rack->sizes = close_up(steps, count);
     for (unsigned i = 0; i < rack->sizes; i++)
@@ -169,6 +175,12 @@ uint32_t fb_rack_size_for(const struct fb_rack *rack, uint64_t bytes)
     while (size < rack->sizes && rack->bytes[size] < bytes)
         size++;
     return size;
+}
+
+bool fb_rack_may_hold(const struct fb_rack *rack, uint32_t size, uint64_t bytes)
+{
+    return size < rack->sizes && rack->bytes[size] >= bytes &&
+           (rack->bytes[size] <= bytes + fb_max(bytes, 64) || size == fb_rack_size_for(rack, bytes));
 }
 
 uint64_t fb_rack_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit)

@@ -8,7 +8,7 @@
  *   page 0   1    2      3     4                 FB_RACK_PAGES    + 1    + 2
  *
  * So where a page lies follows from its number, every size has its part of whatever limit there is,
- * and nothing fragments.
+ * and nothing fragments. A unit that finds no free page of its size takes one that is a little larger.
  */
 #ifndef FB_CACHE_RACK_H
 #define FB_CACHE_RACK_H
@@ -44,14 +44,17 @@ struct fb_census {
 /* 0 < bytes <= FB_RACK_BYTES_MAX. */
 void fb_census_add(struct fb_census *census, uint64_t bytes);
 
-/* The rack in which these units waste least; spoils the census. Very rare ones that are larger than
- * all others may have no page. Without units there is none (sizes is 0). */
+/* The rack in which these units waste least; spoils the census. The largest have no page if fewer than
+ * one in 1024 is among them. Without units there is none (sizes is 0). */
 void fb_rack_choose(struct fb_rack *rack, struct fb_census *census);
 /* False for garbage. */
 bool fb_rack_map_make(const struct fb_rack *rack, struct fb_rack_map *map);
 
 /* The smallest size that holds `bytes`; rack->sizes: none does. */
 uint32_t fb_rack_size_for(const struct fb_rack *rack, uint64_t bytes);
+/* May a unit of `bytes` have a page of this size? That of its own, and where none is free one of up
+ * to twice its bytes, or 64 more. */
+bool fb_rack_may_hold(const struct fb_rack *rack, uint32_t size, uint64_t bytes);
 /* Pages of this size below page `limit`, and number n of them. */
 uint64_t fb_rack_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit);
 uint64_t fb_rack_page(const struct fb_rack_map *map, uint32_t size, uint64_t n);

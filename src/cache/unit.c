@@ -110,10 +110,14 @@ static struct choice choose_for(const struct fb_segment *segment, uint64_t bytes
     const struct fb_rack *rack = &segment->geometry.rack;
     struct choice choice = { segment, fb_rack_size_for(rack, bytes), limit, limit };
 
-    if (rack->sizes)
-        choice.count = choice.size < rack->sizes
-                           ? fb_rack_below(&segment->layout.rack, choice.size, limit)
-                           : 0;
+    if (!rack->sizes)
+        return choice;
+    /* A small cache may have no page of a rare size. */
+    for (choice.count = 0; fb_rack_may_hold(rack, choice.size, bytes); choice.size++) {
+        choice.count = fb_rack_below(&segment->layout.rack, choice.size, limit);
+        if (choice.count)
+            break;
+    }
     return choice;
 }
 
@@ -196,13 +200,13 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
 
 /* A page for the unit, below the limit as it is when the page is ours: whoever lowers the limit
  * looks at the owners afterwards, so one of us sees the other. */
-static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcomer, uint32_t *page,
-                      bool *fresh)
+static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcomer, bool larger,
+                      uint32_t *page, bool *fresh)
 {
     struct fb_segment *segment = &cache->segment;
     uint32_t owner = (uint32_t)newcomer->unit + 1;
 
-    if (!fb_page_take(segment, owner, newcomer->bytes, fb_limit_pages(cache), page, fresh))
+    if (!fb_page_take(segment, owner, newcomer->bytes, larger, fb_limit_pages(cache), page, fresh))
         return false;
     if (*page < fb_limit_pages(cache))
         return true;
@@ -210,13 +214,23 @@ static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcome
     return false;
 }
 
+/* A free page as it should be, or room for more. */
 static bool has_room(struct fb_cache *cache, const struct fb_candidate *newcomer, uint64_t pages)
 {
     /* Of a rack's next pages few are of the size that is wanted. */
     uint64_t more = cache->segment.geometry.rack.sizes ? FB_RACK_PAGES : pages;
 
-    return fb_page_any(&cache->segment, newcomer->bytes, fb_limit_pages(cache)) ||
+    return fb_page_any(&cache->segment, newcomer->bytes, false, fb_limit_pages(cache)) ||
            fb_limit_grow(cache, more);
+}
+
+/* That, else a page that is too large, else one that somebody worse has to leave. */
+static bool get_room(struct fb_cache *cache, const struct fb_candidate *newcomer, uint64_t pages)
+{
+    return has_room(cache, newcomer, pages) ||
+           (cache->segment.geometry.rack.sizes &&
+            fb_page_any(&cache->segment, newcomer->bytes, true, fb_limit_pages(cache))) ||
+           make_room(cache, newcomer);
 }
 
 /* All pages, or as many as could be had: *taken of them, chained from the entry's head. */
@@ -228,10 +242,14 @@ static bool take_pages(struct fb_cache *cache, const struct fb_candidate *newcom
     uint32_t page, last = 0;
 
     for (*taken = 0; *taken < need && attempts; attempts--) {
-        if (!take_page(cache, newcomer, &page, fresh)) {
-            if (!has_room(cache, newcomer, need - *taken) && !make_room(cache, newcomer))
-                return false;
-            continue;
+        if (!take_page(cache, newcomer, false, &page, fresh)) {
+            if (has_room(cache, newcomer, need - *taken))
+                continue;
+            if (!segment->geometry.rack.sizes || !take_page(cache, newcomer, true, &page, fresh)) {
+                if (!make_room(cache, newcomer))
+                    return false;
+                continue;
+            }
         }
         if (*taken == 0)
             atomic_store(&segment->entries[newcomer->unit].head, page);
@@ -255,7 +273,7 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
     *lost = false;
     /* Room is looked for before the claim: who is not admitted keeps nobody waiting. */
     if (need > most || (need > 1 && !segment->geometry.chained) ||
-        (!has_room(cache, newcomer, need) && !make_room(cache, newcomer)))
+        !get_room(cache, newcomer, need))
         return false;
     *lost = !fb_entry_move(segment, newcomer->unit, FB_FREE, FB_FILLING | cache->member.token);
     if (*lost)

@@ -142,6 +142,16 @@ def test_what_makes_room_goes_one_by_one_and_wastes_little(run, sets, tmp_path, 
     assert cache["bytes"] <= cache["limit_bytes"]
 
 
+def test_where_neighbours_may_have_no_use_each_has_a_page(run, sets, tmp_path):
+    """A weight of 0: no blocks, and room for all is room for all of every size."""
+    weights = tmp_path / "weights"
+    weights.write_text("".join(f"{int(number != 5)}\n" for number in range(FILES)))
+    found = run("unequal", epochs=14, memory_cache="64MiB", **{"order.weights": weights})
+    assert found["cache"]["items"] == FILES - 1
+    assert found["epochs"][-1]["misses"] <= 2 and found["cache"]["evictions"] == 0
+    assert found["cache"]["bytes"] - FIXED - 37 * FILES <= 1.05 * sets["unequal"][1]
+
+
 def test_lru_hits_of_tiny_unequal_units_are_those_of_the_theory(run, sets):
     """Each has its part of the memory by its size, and that changes nothing (docs/plan.md)."""
     found = run("unequal", epochs=8, workers=1, memory_policy="lru",
