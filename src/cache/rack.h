@@ -17,7 +17,7 @@
 
 #define FB_RACK_PAGES 512u
 #define FB_RACK_SIZES 64u
-#define FB_RACK_BYTES_MAX 65536u /* of a page */
+#define FB_RACK_BYTES_MAX (4u << 20) /* of a page */
 
 /* Part of a segment's geometry; may be garbage until fb_rack_map_make has looked at it. */
 struct fb_rack {
@@ -34,7 +34,7 @@ struct fb_rack_map {
 };
 
 /* How many units there are of each size: exactly below 64 bytes, then in steps of a 64th. */
-#define FB_CENSUS_STEPS (64u + 10 * 64 + 1)
+#define FB_CENSUS_STEPS (64u + 16 * 64 + 1)
 struct fb_census {
     struct fb_census_step {
         uint64_t units;

@@ -22,14 +22,24 @@ static uint64_t tiny(uint64_t unit)
     return 1 + fb_mix(unit) % 120;
 }
 
-/* Most are near a kilobyte, some ten times as large or small. */
-static uint64_t skewed(uint64_t unit)
+static uint64_t lognormal(uint64_t unit, double median, double sigma)
 {
     double u = (double)(fb_mix(unit) % 1000000 + 1) / 1000001.0;
     double v = (double)(fb_mix(unit + UNITS) % 1000000) / 1000000.0;
     double normal = sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 
-    return fb_min((uint64_t)(1 + 1000 * exp(0.9 * normal)), FB_RACK_BYTES_MAX);
+    return fb_min((uint64_t)(1 + median * exp(sigma * normal)), FB_RACK_BYTES_MAX);
+}
+
+static uint64_t skewed(uint64_t unit)
+{
+    return lognormal(unit, 1000, 0.9);
+}
+
+/* As texts are: most have some hundred bytes, one a quarter of a megabyte. */
+static uint64_t texts(uint64_t unit)
+{
+    return unit == 77 ? 250000 : lognormal(unit, 400, 1.4);
 }
 
 static const struct kind {
@@ -40,6 +50,7 @@ static const struct kind {
     { "90 or 700 bytes", few },
     { "1 to 120 bytes", tiny },
     { "lognormal about 1000 bytes, sigma 0.9", skewed },
+    { "lognormal about 400 bytes, sigma 1.4", texts },
 };
 
 static void rack_for(struct fb_rack *rack, uint64_t units, sizes_fn *size_of)

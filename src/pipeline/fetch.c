@@ -53,7 +53,7 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
         if (column->wanted && source->fields[f].finished)
             most = fb_max(most, unit);
         if (cached && source->fields[f].together > 1)
-            most = fb_max(most, FB_BLOCK_UNIT_MAX);
+            most = fb_max(most, unit); /* a neighbour on its way to the cache */
         /* A slice of a unit that is read whole: to be admitted, or because it cannot be otherwise. */
         if (!converts && !(source->sliced && (cached || !source->rows_alone)))
             continue;

@@ -21,7 +21,7 @@
 #define FB_BLOCK_BYTES ((uint64_t)32768)   /* so many make a block, of small data FB_SMALL_BYTES or a */
 #define FB_BLOCK_PART ((uint64_t)512)      /* 512th of them: what fits in a cache shall not go in leaps */
 #define FB_BLOCK_UNITS 128u                /* at most: their sizes are added up at each use */
-#define FB_BLOCK_UNIT_MAX ((uint64_t)65536) /* bytes: with a larger one there are no blocks */
+#define FB_BLOCK_UNIT_MAX ((uint64_t)4 << 20) /* bytes: with a larger one there are no blocks */
 
 /* How many units to keep together, for a source that has `count` units of a field with `total` bytes,
  * the largest of `most`, and knows all their extents. */
