@@ -96,6 +96,13 @@ static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks
     options->steady = true;
 }
 
+/* Each in a page of about its size; that they are of one size may be a guess. */
+static void keep_in_rack(struct fb_cache_options *options, const struct fb_rack *rack)
+{
+    options->rack = rack;
+    options->unit_bytes = 0;
+}
+
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
 {
     const struct fb_source *source = loader->source;
@@ -129,8 +136,8 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
                       &loader->blocks);
     if (loader->blocks.count)
         keep_blocks(&options, &loader->blocks, fb_order_list(loader->order));
-    else if (fb_prepare_rack(source, &rack))
-        options.rack = &rack;
+    else if (fb_prepare_rack(&loader->config, source, &loader->ranks, plan->cache, &rack))
+        keep_in_rack(&options, &rack);
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);

@@ -198,24 +198,43 @@ void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *s
         *blocks = (struct fb_blocks){ .count = 0 };
 }
 
-bool fb_prepare_rack(const struct fb_source *source, struct fb_rack *rack)
+/* Of all units, as far as their sizes are known or can be guessed. False: some cannot. */
+static bool take_census(const struct fb_source *source, struct fb_census *census, uint64_t *total)
 {
-    struct fb_census census = { .steps = { { .units = 0 } } };
-
-    if (!fb_blocks_any(source) || fb_source_unit_bytes(source) ||
-        source->unit_bytes_total / fb_max(1, source->unit_count) >= FB_SMALL_BYTES)
-        return false;
+    *total = 0;
+    for (unsigned f = 0; f < source->field_count; f++)
+        if (!source->fields[f].together)
+            return false;
     for (uint64_t unit = 0; unit < source->unit_count; unit++) {
         struct fb_extent extent = source->ops->extent(source, unit);
         uint64_t bytes = fb_extent_bytes(&source->fields[unit % source->field_count], extent);
 
-        if (extent.known == FB_EXTENT_UNKNOWN || bytes > FB_RACK_BYTES_MAX)
+        if (extent.known == FB_EXTENT_BROKEN)
+            continue;
+        if (bytes > FB_RACK_BYTES_MAX || (!bytes && extent.known == FB_EXTENT_UNKNOWN))
             return false;
-        if (extent.known == FB_EXTENT_EXACT && bytes)
-            fb_census_add(&census, bytes);
+        if (bytes)
+            fb_census_add(census, bytes);
+        *total += bytes;
     }
+    return true;
+}
+
+bool fb_prepare_rack(const struct fb_config *config, const struct fb_source *source,
+                     const struct fb_ranks *ranks, uint64_t cache, struct fb_rack *rack)
+{
+    struct fb_census census = { .steps = { { .units = 0 } } };
+    uint64_t total;
+    bool tiny = source->unit_bytes_total / fb_max(1, source->unit_count) < FB_SMALL_BYTES;
+    bool known = source->unit_count && source->ops->extent(source, 0).known == FB_EXTENT_EXACT;
+
+    if (!tiny || (known && fb_source_unit_bytes(source)) || !take_census(source, &census, &total))
+        return false;
     fb_rack_choose(rack, &census);
-    return rack->sizes > 0;
+    if (rack->sizes <= 1 || fb_blocks_any(source))
+        return rack->sizes;
+    return fb_prepare_policy(config, source, ranks) != FB_POLICY_FILL ||
+           room_for(config, total, source->unit_count) <= fb_prepare_together(config, ranks, cache);
 }
 
 /* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */

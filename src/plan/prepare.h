@@ -46,8 +46,10 @@ void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *s
                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
                        struct fb_blocks *blocks);
 
-/* Pages for tiny units of unequal size that are kept one by one. False: they are not of that kind. */
-bool fb_prepare_rack(const struct fb_source *source, struct fb_rack *rack);
+/* Pages for tiny units of unequal size that a cache of so many bytes keeps one by one. False: they are
+ * not of that kind, or fill has to choose among them what saves most time. */
+bool fb_prepare_rack(const struct fb_config *config, const struct fb_source *source,
+                     const struct fb_ranks *ranks, uint64_t cache, struct fb_rack *rack);
 
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,

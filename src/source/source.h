@@ -42,7 +42,8 @@ struct fb_field {
                     * Their extents count bytes; vary is 0, dtype is already what batch.dtype makes
                     * of it. */
     uint32_t together; /* neighbours that a cache keeps as one, because each is tiny (blocks.h): then
-                        * unit = number x fields + field, and all extents are known; 0, 1: none */
+                        * unit = number x fields + field, and all extents are known. 1: none, but units
+                        * have such numbers, and extents that are not known a guess; 0: none */
     bool indexed;  /* load() makes it from the index (a label): no I/O, never cached nor counted; its
                     * units may have numbers from unit_count on */
 };

@@ -364,9 +364,14 @@ static struct fb_extent extent_known(const struct fb_tar_source *tar, uint64_t s
                                      unsigned field)
 {
     uint64_t known = atomic_load_explicit(extent_at(tar, sample, field), memory_order_relaxed);
+    uint64_t before = tar->fields[field].before, member = fb_tar_bytes_of(tar, sample, field);
 
     if (known == 0)
-        return (struct fb_extent){ .known = FB_EXTENT_UNKNOWN };
+        return (struct fb_extent){ .known = FB_EXTENT_UNKNOWN,
+                                   .rows = before && member > before
+                                               ? (member - before) / tar->base.fields[field].cell_bytes
+                                               : 0,
+                                   .columns = 1 };
     if (known == FB_TAR_BROKEN)
         return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
     if (is_picture(tar, field))

@@ -349,6 +349,7 @@ static int look_at_field(struct opening *opening, unsigned number, forebay_error
         if (!looked) {
             fb_extract_close(&from.extract);
             describe_field(tar, number, &decoded);
+            fb_tar_note_before(&tar->fields[number], fb_tar_bytes_of(tar, i, number), &decoded);
             return FOREBAY_OK;
         }
         status = tries++ ? status : looked;
@@ -404,6 +405,8 @@ static void measure_field(struct fb_tar_source *tar, unsigned number)
     if (tar->fields[number].looked == FB_TAR_FIELDS && !is_picture && !tar->chunks)
         base->fields[number].together = fb_blocks_together(
             base->sample_count, base->unit_bytes_total - before, base->fields[number].bytes_max);
+    else if (tar->fields[number].before)
+        base->fields[number].together = 1;
 }
 
 /* A cast goes through memory that must be had beforehand. */

@@ -25,6 +25,7 @@ struct fb_tar_field {
     unsigned column; /* of the cells: which extension */
     unsigned extension;
     unsigned looked; /* which of the extents that must be looked up; FB_TAR_FIELDS: none */
+    uint64_t before; /* bytes before the values of the first .npy: most others' have as many; or 0 */
     char array[FB_NPZ_NAME_BYTES];
 };
 
@@ -80,6 +81,15 @@ static inline uint64_t fb_tar_bytes_of(const struct fb_tar_source *tar, uint64_t
                                        unsigned field)
 {
     return fb_tar_cell_bytes(tar, sample * tar->column_count + tar->fields[field].column);
+}
+/* What comes before an array that lies in its member as it is. */
+static inline void fb_tar_note_before(struct fb_tar_field *field, uint64_t member,
+                                      const struct fb_decoded *decoded)
+{
+    uint64_t values = fb_decoded_bytes(decoded);
+
+    if (!field->decoder->is_archive && !field->decoder->is_sound && values < member)
+        field->before = member - values;
 }
 /* The shard that has the sample: the first one that ends behind it. */
 uint64_t fb_tar_shard_of(const struct fb_tar_source *tar, uint64_t sample);

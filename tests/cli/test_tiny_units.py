@@ -59,10 +59,29 @@ def pack(path, draw, bad):
     return total
 
 
+@pytest.fixture(scope="module")
+def members(tmp_path_factory):
+    """Shards of .npy members, which say how large they are only where they are read; decoded bytes."""
+    folder, draw = tmp_path_factory.mktemp("members"), np.random.default_rng(3)
+    found = {}
+    for name, sizes in (("equal", np.full(FILES, 250)), ("unequal", draw.integers(20, 480, FILES))):
+        with tarfile.open(folder / f"{name}.tar", "w") as archive:
+            for number, size in enumerate(sizes):
+                data = io.BytesIO()
+                np.save(data, draw.random(size, dtype=np.float32))
+                member = tarfile.TarInfo(f"{number:06d}.npy")
+                member.size = data.tell()
+                data.seek(0)
+                archive.addfile(member, data)
+        found[name] = ({"source.kind": "tar", "source.path": folder / f"{name}.tar"}, int(sizes.sum()) * 4)
+    return found
+
+
 @pytest.fixture
 def run(result, sets):
     def call(name, epochs=3, **more):
-        settings = {**sets[name][0], "batch.size": 16, "batch.collate": "ragged", "workers": 3,
+        source = sets[name][0] if isinstance(name, str) else name
+        settings = {**source, "batch.size": 16, "batch.collate": "ragged", "workers": 3,
                     "memory.budget": "128MiB", "memory.share": "off",
                     **{key.replace("memory_", "memory."): value for key, value in more.items()}}
         return result("run", "--epochs", epochs, *(part for key, value in settings.items()
@@ -159,6 +178,21 @@ def test_where_neighbours_may_have_no_use_each_has_a_page(run, sets, tmp_path):
     assert found["cache"]["items"] == FILES - 1
     assert found["epochs"][-1]["misses"] <= 2 and found["cache"]["evictions"] == 0
     assert found["cache"]["bytes"] - FIXED - 37 * FILES <= 1.05 * sets["unequal"][1]
+
+
+@pytest.mark.parametrize("policy", ("fill", "lru", "next-use"))
+@pytest.mark.parametrize("name", ("equal", "unequal"))
+def test_members_whose_size_is_a_guess_waste_little(run, members, name, policy):
+    source, total = members[name]
+    want = run(source, memory_cache="off")["checksum"]
+    for share in (0.5, 1.05):
+        found = run(source, workers=1, memory_policy=policy,
+                    memory_cache=int(share * total) + FIXED + 37 * FILES)
+        assert found["checksum"] == want
+        if share > 1:
+            assert found["epochs"][-1]["misses"] == 0 and found["cache"]["items"] == FILES
+        else:  # of unequal ones fill prefers the smallest
+            assert found["cache"]["items"] >= 0.97 * FILES / 2 / 1.05
 
 
 def test_lru_hits_of_tiny_unequal_units_are_those_of_the_theory(run, sets):
