@@ -91,6 +91,7 @@ struct fb_pipeline {
     bool opening;
     bool starved;        /* no memory for the next batch; cleared when any may have come back */
     uint64_t starved_bytes;
+    uint64_t reliefs, reliefs_seen; /* how often it was cleared; that when the opener set out */
     struct fb_walk open, told; /* the opener's and the caller's */
     uint64_t epoch_limit;      /* no batch of this epoch or later is opened ahead */
 
@@ -177,4 +178,10 @@ void fb_figures_batch(struct fb_figures *figures, const struct fb_batch *batch);
 void fb_figures_deliver(struct fb_figures *figures, const struct fb_batch *batch, int status);
 uint64_t fb_figures_epoch_failures(struct fb_figures *figures);
 void fb_figures_wait(struct fb_figures *figures, uint64_t wait_ns);
+/* Memory may have come back: the next batch is tried again. */
+static inline void fb_relieve_locked(struct fb_pipeline *pipeline)
+{
+    pipeline->starved = false;
+    pipeline->reliefs++;
+}
 #endif

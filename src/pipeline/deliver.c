@@ -90,7 +90,7 @@ static int fail_starved_locked(struct fb_pipeline *pipeline, forebay_error *erro
     fb_size_text(pipeline->starved_bytes, need);
     fb_size_text(budget.limit, limit);
     fb_size_text(budget.used, used);
-    pipeline->starved = false; /* the next call tries again */
+    fb_relieve_locked(pipeline); /* the next call tries again */
     pthread_cond_signal(&pipeline->work);
     if (pipeline->held)
         return fb_fail(error, FOREBAY_HELD,
@@ -127,7 +127,7 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
         if (empty && pipeline->starved && !pipeline->opening) {
             if (fb_slots_trim_locked(pipeline, 0) == 0)
                 return fail_starved_locked(pipeline, error);
-            pipeline->starved = false;
+            fb_relieve_locked(pipeline);
             pthread_cond_signal(&pipeline->work);
         }
         /* Asked anew each time: another thread may set workers to 0 while we wait. */
@@ -283,7 +283,7 @@ void fb_pipeline_seek(struct fb_pipeline *pipeline, struct fb_cursor at)
     fb_work_cancel_locked(pipeline);
     fb_figures_epoch_end(&pipeline->figures, fb_now_ns());
     pipeline->told = pipeline->open = fb_walk_begin(pipeline, at);
-    pipeline->starved = false;
+    fb_relieve_locked(pipeline);
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
 }

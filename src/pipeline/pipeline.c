@@ -388,7 +388,7 @@ uint64_t fb_pipeline_trim(struct fb_pipeline *pipeline)
 
     pthread_mutex_lock(&pipeline->lock);
     given = fb_slots_trim_locked(pipeline, 0);
-    pipeline->starved = false;
+    fb_relieve_locked(pipeline);
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
     return given;

@@ -317,6 +317,46 @@ static void a_full_budget_does_not_stop_batches_that_are_paid_for(void **state)
     bench_close(&bench);
 }
 
+/* The budget asks for memory while the next batch is opened: at that moment the caller lets go. */
+static uint64_t let_go(void *data, uint64_t bytes)
+{
+    forebay_batch **held = data;
+
+    (void)bytes;
+    if (*held)
+        fb_pipeline_batch_release(*held);
+    *held = NULL;
+    return 0;
+}
+
+static void what_comes_back_while_a_batch_is_opened_is_not_overlooked(void **state)
+{
+    struct bench bench;
+    struct fb_budget_report now;
+    forebay_batch *held, *batch;
+    forebay_error error;
+    uint64_t taken;
+
+    (void)state;
+    bench_init(&bench);
+    bench.options.workers = 0;
+    bench.options.prefetch = 1;
+    bench.options.slots_floor = FB_MIB; /* nothing more can be given back */
+    assert_int_equal(bench_open(&bench, &error), 0);
+    assert_int_equal(fb_pipeline_next(&held, bench.pipeline, UINT64_MAX, &error), 0);
+    fb_budget_read(bench.budget, &now);
+    taken = now.limit - now.used;
+    assert_true(fb_budget_try_reserve(bench.budget, FB_STAGE_OTHER, taken));
+    assert_int_equal(fb_budget_on_pressure(bench.budget, let_go, &held, &error), 0);
+    if (fb_pipeline_next(&batch, bench.pipeline, UINT64_MAX, &error))
+        fail_msg("%s", error.message);
+    assert_null(held);
+    fb_pipeline_batch_release(batch);
+    fb_budget_off_pressure(bench.budget, let_go, &held);
+    fb_budget_refund(bench.budget, FB_STAGE_OTHER, taken);
+    bench_close(&bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -328,6 +368,7 @@ int main(void)
         cmocka_unit_test(a_wait_counts_before_it_is_over),
         cmocka_unit_test(a_lowered_prefetch_gives_its_slots_back),
         cmocka_unit_test(a_full_budget_does_not_stop_batches_that_are_paid_for),
+        cmocka_unit_test(what_comes_back_while_a_batch_is_opened_is_not_overlooked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

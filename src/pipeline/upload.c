@@ -227,7 +227,7 @@ static void lend_slot(struct fb_pipeline *pipeline, struct fb_batch *batch)
         batch->memory = NULL;
         batch->capacity = 0;
         batch->staging = (struct fb_staging){ .copied = NULL };
-        pipeline->starved = false;
+        fb_relieve_locked(pipeline);
         pthread_cond_signal(&pipeline->work);
     }
     pthread_mutex_unlock(&pipeline->lock);

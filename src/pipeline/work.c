@@ -145,13 +145,15 @@ static void open_done_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
                              uint64_t bytes, uint64_t generation, const forebay_error *error)
 {
     bool held_up = !prepared && error->status == FOREBAY_OK;
+    /* Somebody gave back what the opener had missed by a moment: then it is not starved. */
+    bool relieved = pipeline->reliefs != pipeline->reliefs_seen;
     bool one_run = prepared && batch->run >= batch->count;
 
     pipeline->opening = false;
     if (generation != pipeline->generation || pipeline->stopping || held_up) {
         if (batch)
             fb_slots_give_back_locked(pipeline, batch);
-        if (generation == pipeline->generation && held_up) {
+        if (generation == pipeline->generation && held_up && !relieved) {
             pipeline->starved = true;
             pipeline->starved_bytes = bytes;
         }
@@ -183,6 +185,7 @@ static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *han
     walk_on_locked(pipeline);
     walk = pipeline->open;
     pipeline->opening = true;
+    pipeline->reliefs_seen = pipeline->reliefs;
     pthread_mutex_unlock(&pipeline->lock);
 
     if (pipeline->used_once) /* what comes in the last epoch need not be kept */
