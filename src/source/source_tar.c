@@ -359,18 +359,24 @@ static unsigned tar_parts(const struct fb_source *source, uint64_t sample, struc
     return source->field_count;
 }
 
+/* If its header is as long as the first one's; 0: no idea. */
+static uint64_t rows_guessed(const struct fb_tar_source *tar, uint64_t sample, unsigned field)
+{
+    uint64_t before = tar->fields[field].before, cell = tar->base.fields[field].cell_bytes;
+    uint64_t member = fb_tar_bytes_of(tar, sample, field);
+
+    return before && cell && member > before ? (member - before) / cell : 0;
+}
+
 /* What was looked up before. */
 static struct fb_extent extent_known(const struct fb_tar_source *tar, uint64_t sample,
                                      unsigned field)
 {
     uint64_t known = atomic_load_explicit(extent_at(tar, sample, field), memory_order_relaxed);
-    uint64_t before = tar->fields[field].before, member = fb_tar_bytes_of(tar, sample, field);
 
     if (known == 0)
         return (struct fb_extent){ .known = FB_EXTENT_UNKNOWN,
-                                   .rows = before && member > before
-                                               ? (member - before) / tar->base.fields[field].cell_bytes
-                                               : 0,
+                                   .rows = rows_guessed(tar, sample, field),
                                    .columns = 1 };
     if (known == FB_TAR_BROKEN)
         return (struct fb_extent){ .known = FB_EXTENT_BROKEN };
