@@ -499,14 +499,6 @@ uint64_t fb_cache_index_bytes(uint64_t units, bool shared)
            layout.fixed_bytes + geometry.pages * layout.table_cost;
 }
 
-uint64_t fb_cache_holds(uint64_t limit, uint64_t units, uint64_t unit_bytes)
-{
-    /* Charging the tables of all pages, also of those not used, errs by 5 bytes a unit at most. */
-    uint64_t index = fb_cache_index_bytes(units, true) + OS_PAGE;
-
-    return limit <= index || !unit_bytes ? 0 : fb_min((limit - index) / unit_bytes, units);
-}
-
 void fb_report_read(const struct fb_segment *segment, struct fb_cache_report *report)
 {
     uint64_t counts[FB_COUNTS];

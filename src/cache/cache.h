@@ -125,6 +125,8 @@ void fb_cache_read_lap(struct fb_cache *cache, struct fb_cache_report *report);
 double fb_cache_hit_rate(const struct fb_cache_report *report);
 bool fb_cache_is_shared(const struct fb_cache *cache);
 bool fb_cache_has_rack(const struct fb_cache *cache); /* pages of several sizes */
+/* Might a unit of `bytes` be admitted without another's leaving? */
+bool fb_cache_has_room(struct fb_cache *cache, uint64_t bytes);
 /* This member's part, as one of several alike, of the shared memory that there really is. Memory of
  * a private cache is the process's own like any other: 0. */
 uint64_t fb_cache_shared_bytes(const struct fb_cache *cache);
@@ -150,8 +152,9 @@ int fb_cache_drop(const char *name, uint64_t *bytes, forebay_error *error);
  * starter; the keeper itself ends here. */
 int fb_cache_keeper_run(const char *text, forebay_error *error);
 
-/* Bytes of index for `units`, all that is fixed among them, and what a shared cache of `limit` bytes
- * can hold of equal units: the one formula for plan and run. */
+/* Bytes of index for `units`, all that is fixed among them: the one formula for plan and run. */
 uint64_t fb_cache_index_bytes(uint64_t units, bool shared);
-uint64_t fb_cache_holds(uint64_t limit, uint64_t units, uint64_t unit_bytes);
+/* An index that takes more than half of the limit keeps nothing: then fewer units are covered,
+ * those with the smallest numbers. */
+uint64_t fb_cache_units_covered(uint64_t units, uint64_t limit);
 #endif

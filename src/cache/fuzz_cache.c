@@ -141,7 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     options.policy = FB_POLICY_FILL + data[0] % 3;
     for (uint64_t unit = 0; unit < UNITS; unit++)
         fb_census_add(&census, 1 + unit * 40000 / UNITS);
-    fb_rack_choose(&rack, &census);
+    fb_rack_choose(&rack, &census, data[0] & 16);
     options.rack = data[0] & 8 ? &rack : NULL;
     options.budget = budget;
     if (fb_cache_open(&play->cache, &options, NULL))

@@ -65,6 +65,8 @@ int fb_limit_open(struct fb_cache *cache, forebay_error *error);
 uint64_t fb_limit_together(struct fb_cache *cache);
 /* Give nothing any more and leave. Returns what is to be refunded once the memory is unmapped. */
 uint64_t fb_limit_leave(struct fb_cache *cache);
+/* The limit if this member gave all of its share. */
+uint64_t fb_limit_most(struct fb_cache *cache);
 /* Reserve room for `pages` more; false if share or budget do not allow even one. */
 bool fb_limit_grow(struct fb_cache *cache, uint64_t pages);
 /* Evict what lies in pages `from` and up, give its memory back. Returns bytes that could not go. */

@@ -161,6 +161,16 @@ static uint64_t wanted_locked(const struct fb_cache *cache, uint64_t more)
     return fb_min(room, fb_round_up(need - given, STEP_BYTES));
 }
 
+uint64_t fb_limit_most(struct fb_cache *cache)
+{
+    uint64_t bytes;
+
+    pthread_mutex_lock(&cache->lock);
+    bytes = fb_members_given(&cache->segment) + cache->share - fb_min(cache->share, cache->given);
+    pthread_mutex_unlock(&cache->lock);
+    return fb_segment_pages_in(&cache->segment, bytes);
+}
+
 bool fb_limit_grow(struct fb_cache *cache, uint64_t pages)
 {
     struct fb_segment *segment = &cache->segment;

@@ -117,10 +117,11 @@ bool fb_page_free(struct fb_segment *segment, uint64_t page, uint32_t owner)
     if (!atomic_compare_exchange_strong(&segment->owners[page], &owner, 0))
         return false;
     bit_clear(segment, page);
-    if (segment->geometry.rack.sizes)
-        atomic_store_explicit(
-            &segment->free_hints[segment->geometry.rack.size_of[page % FB_RACK_PAGES]], page,
-            memory_order_relaxed);
+    if (segment->geometry.rack.sizes) {
+        uint32_t size = fb_rack_size_at(&segment->layout.rack, page);
+
+        atomic_store_explicit(&segment->free_hints[size], page, memory_order_relaxed);
+    }
     return true;
 }
 

@@ -1,10 +1,13 @@
 #include "cache/rack.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/size.h"
 
 #define LOST_PART 40 /* of the bytes: lost to a page larger than its unit, if that makes sizes fewer */
+#define MIXED_SIZES 64u
+#define LITTLE_PART 32 /* of the bytes: a cache for fewer is not thought of */
 
 static unsigned step_of(uint64_t bytes)
 {
@@ -35,16 +38,24 @@ static unsigned close_up(struct fb_census_step *steps, unsigned count)
     return kept;
 }
 
-/* The step whose units lose least by having pages of the next one's size. */
-static unsigned cheapest(const struct fb_census_step *steps, unsigned count, uint64_t *cost)
+/* The step whose units lose least by having pages of the next one's size: in bytes, or `rising`,
+ * where only the smallest may be kept, beside the bytes up to there. */
+static unsigned cheapest(const struct fb_census_step *steps, unsigned count, uint64_t total,
+                         bool rising, uint64_t *cost)
 {
+    double least = INFINITY;
     unsigned best = 0;
+    uint64_t until = 0;
 
-    *cost = UINT64_MAX;
     for (unsigned i = 0; i + 1 < count; i++) {
         uint64_t lost = steps[i].units * (steps[i + 1].most - steps[i].most);
+        double beside = 1;
 
-        if (lost < *cost) {
+        until += steps[i].units * steps[i].most;
+        if (rising)
+            beside = (double)fb_max(until, total / LITTLE_PART);
+        if ((double)lost / beside < least) {
+            least = (double)lost / beside;
             *cost = lost;
             best = i;
         }
@@ -52,18 +63,19 @@ static unsigned cheapest(const struct fb_census_step *steps, unsigned count, uin
     return best;
 }
 
-/* Two neighbours become one until there are few enough, and as long as little is lost: the fewer
- * sizes there are, the less does one of them want pages while another has too many. */
-static unsigned merge(struct fb_census_step *steps, unsigned count)
+/* Two neighbours become one until there are few enough. Mixed, also as long as little is lost: the
+ * fewer sizes there are, the less does one of them want pages while another has too many. */
+static unsigned merge(struct fb_census_step *steps, unsigned count, bool rising)
 {
-    uint64_t may_lose = 0, cost;
+    uint64_t total = 0, may_lose, cost = 0;
 
     for (unsigned i = 0; i < count; i++)
-        may_lose += steps[i].units * steps[i].most / LOST_PART;
+        total += steps[i].units * steps[i].most;
+    may_lose = rising ? 0 : total / LOST_PART;
     while (count > 1) {
-        unsigned i = cheapest(steps, count, &cost);
+        unsigned i = cheapest(steps, count, total, rising, &cost);
 
-        if (count <= FB_RACK_SIZES && cost > may_lose)
+        if (count <= (rising ? FB_RACK_SIZES : MIXED_SIZES) && cost > may_lose)
             break;
         may_lose -= fb_min(may_lose, cost);
         steps[i + 1].units += steps[i].units;
@@ -128,7 +140,27 @@ static void mix(struct fb_rack *rack, const struct fb_census_step *steps)
     }
 }
 
-void fb_rack_choose(struct fb_rack *rack, struct fb_census *census)
+static void choose_mixed(struct fb_rack *rack, struct fb_census_step *steps, unsigned count)
+{
+    count = merge(steps, without_giants(steps, count), false);
+    share_pages(steps, count);
+    rack->sizes = close_up(steps, count);
+    mix(rack, steps);
+}
+
+static void choose_rising(struct fb_rack *rack, struct fb_census_step *steps, unsigned count)
+{
+    uint64_t pages = 0;
+
+    rack->rising = 1;
+    rack->sizes = merge(steps, count, true);
+    for (unsigned i = 0; i < rack->sizes; i++) {
+        pages += steps[i].units; /* there are at most 2^31 */
+        rack->ends[i] = (uint32_t)pages;
+    }
+}
+
+void fb_rack_choose(struct fb_rack *rack, struct fb_census *census, bool rising)
 {
     struct fb_census_step *steps = census->steps;
     unsigned count = close_up(steps, FB_CENSUS_STEPS);
@@ -136,45 +168,73 @@ void fb_rack_choose(struct fb_rack *rack, struct fb_census *census)
     *rack = (struct fb_rack){ .sizes = 0 };
     if (!count)
         return;
-    count = merge(steps, without_giants(steps, count));
-    share_pages(steps, count);
-    rack->sizes = close_up(steps, count);
+    if (rising)
+        choose_rising(rack, steps, count);
+    else
+        choose_mixed(rack, steps, count);
     for (unsigned i = 0; i < rack->sizes; i++)
         rack->bytes[i] = steps[i].most;
-    mix(rack, steps);
 }
 
-bool fb_rack_map_make(const struct fb_rack *rack, struct fb_rack_map *map)
+static bool map_mixed(const struct fb_rack *rack, struct fb_rack_map *map)
 {
     unsigned filled = 0;
 
-    *map = (struct fb_rack_map){ .at = { 0 } };
-    if (!rack->sizes || rack->sizes > FB_RACK_SIZES)
-        return false;
     for (unsigned place = 0; place < FB_RACK_PAGES; place++) {
-        unsigned size = rack->size_of[place];
-
-        if (size >= rack->sizes || !rack->bytes[size] || rack->bytes[size] > FB_RACK_BYTES_MAX)
+        if (rack->size_of[place] >= rack->sizes)
             return false;
-        map->at[place + 1] = map->at[place] + rack->bytes[size];
+        map->mixed.at[place + 1] = map->mixed.at[place] + rack->bytes[rack->size_of[place]];
     }
     for (unsigned size = 0; size < rack->sizes; size++) {
-        map->first[size] = (uint16_t)filled;
+        map->mixed.first[size] = (uint16_t)filled;
         for (unsigned place = 0; place < FB_RACK_PAGES; place++)
             if (rack->size_of[place] == size)
-                map->places[filled++] = (uint16_t)place;
-        map->first[size + 1] = (uint16_t)filled;
+                map->mixed.places[filled++] = (uint16_t)place;
+        map->mixed.first[size + 1] = (uint16_t)filled;
     }
     return true;
 }
 
+static bool map_rising(const struct fb_rack *rack, struct fb_rack_map *map)
+{
+    uint64_t at = 0, page = 0; /* at most 2^32 of 2^22 bytes */
+
+    for (unsigned size = 0; size < rack->sizes; size++) {
+        if (rack->ends[size] <= page)
+            return false;
+        map->begins[size] = at;
+        at += (rack->ends[size] - page) * rack->bytes[size];
+        page = rack->ends[size];
+    }
+    return true;
+}
+
+bool fb_rack_map_make(const struct fb_rack *rack, struct fb_rack_map *map)
+{
+    *map = (struct fb_rack_map){ .rack = *rack };
+    rack = &map->rack; /* it may be anybody's memory, and is looked at once */
+    if (!rack->sizes || rack->sizes > FB_RACK_SIZES || rack->rising > 1)
+        return false;
+    for (unsigned size = 0; size < rack->sizes; size++)
+        if (!rack->bytes[size] || rack->bytes[size] > FB_RACK_BYTES_MAX ||
+            (size && rack->bytes[size] <= rack->bytes[size - 1]))
+            return false;
+    return rack->rising ? map_rising(rack, map) : map_mixed(rack, map);
+}
+
 uint32_t fb_rack_size_for(const struct fb_rack *rack, uint64_t bytes)
 {
-    uint32_t size = 0;
+    uint32_t low = 0, high = rack->sizes;
 
-    while (size < rack->sizes && rack->bytes[size] < bytes)
-        size++;
-    return size;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (rack->bytes[middle] < bytes)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 bool fb_rack_may_hold(const struct fb_rack *rack, uint32_t size, uint64_t bytes)
@@ -183,14 +243,50 @@ bool fb_rack_may_hold(const struct fb_rack *rack, uint32_t size, uint64_t bytes)
            (rack->bytes[size] <= bytes + fb_max(bytes, 64) || size == fb_rack_size_for(rack, bytes));
 }
 
-uint64_t fb_rack_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit)
+/* The first page of a size, rising. */
+static uint64_t begin_of(const struct fb_rack *rack, uint32_t size)
 {
-    unsigned first = map->first[size], end = map->first[size + 1], low = first, high = end;
+    return size ? rack->ends[size - 1] : 0;
+}
+
+uint32_t fb_rack_size_at(const struct fb_rack_map *map, uint64_t page)
+{
+    const struct fb_rack *rack = &map->rack;
+    uint32_t low = 0, high = rack->sizes - 1;
+
+    if (!rack->rising)
+        return rack->size_of[page % FB_RACK_PAGES];
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+
+        if (rack->ends[middle] <= page)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+uint64_t fb_rack_at(const struct fb_rack_map *map, uint64_t page)
+{
+    uint32_t size;
+
+    if (!map->rack.rising)
+        return page / FB_RACK_PAGES * map->mixed.at[FB_RACK_PAGES] +
+               map->mixed.at[page % FB_RACK_PAGES];
+    size = fb_rack_size_at(map, page);
+    return map->begins[size] + (page - begin_of(&map->rack, size)) * map->rack.bytes[size];
+}
+
+static uint64_t mixed_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit)
+{
+    unsigned first = map->mixed.first[size], end = map->mixed.first[size + 1];
+    unsigned low = first, high = end;
 
     while (low < high) {
         unsigned middle = (low + high) / 2;
 
-        if (map->places[middle] < limit % FB_RACK_PAGES)
+        if (map->mixed.places[middle] < limit % FB_RACK_PAGES)
             low = middle + 1;
         else
             high = middle;
@@ -198,9 +294,73 @@ uint64_t fb_rack_below(const struct fb_rack_map *map, uint32_t size, uint64_t li
     return limit / FB_RACK_PAGES * (end - first) + (low - first);
 }
 
+static uint64_t rising_below(const struct fb_rack *rack, uint32_t size, uint64_t limit)
+{
+    uint64_t begin = begin_of(rack, size);
+
+    return fb_max(fb_min(limit, rack->ends[size]), begin) - begin;
+}
+
+uint64_t fb_rack_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit)
+{
+    return map->rack.rising ? rising_below(&map->rack, size, limit) : mixed_below(map, size, limit);
+}
+
 uint64_t fb_rack_page(const struct fb_rack_map *map, uint32_t size, uint64_t n)
 {
-    unsigned first = map->first[size], each = map->first[size + 1] - first;
+    unsigned first, each;
 
-    return n / each * FB_RACK_PAGES + map->places[first + n % each];
+    if (map->rack.rising)
+        return begin_of(&map->rack, size) + n;
+    first = map->mixed.first[size];
+    each = map->mixed.first[size + 1] - first;
+    return n / each * FB_RACK_PAGES + map->mixed.places[first + n % each];
+}
+
+uint64_t fb_rack_next(const struct fb_rack_map *map, uint32_t size, uint64_t limit)
+{
+    uint64_t page = fb_rack_page(map, size, fb_rack_below(map, size, limit));
+
+    return map->rack.rising && page >= map->rack.ends[size] ? UINT64_MAX : page;
+}
+
+static uint64_t rising_pages_in(const struct fb_rack *rack, uint64_t bytes, uint64_t tables)
+{
+    for (uint32_t size = 0; size < rack->sizes; size++) {
+        uint64_t begin = begin_of(rack, size), each = rack->bytes[size] + tables;
+
+        if (bytes / each < rack->ends[size] - begin)
+            return begin + bytes / each;
+        bytes -= (rack->ends[size] - begin) * each;
+    }
+    return rack->ends[rack->sizes - 1];
+}
+
+static uint64_t mixed_pages_in(const uint32_t *at, uint64_t bytes, uint64_t tables)
+{
+    uint64_t whole = at[FB_RACK_PAGES] + FB_RACK_PAGES * tables, low = 0, high = FB_RACK_PAGES;
+
+    while (low + 1 < high) {
+        uint64_t middle = (low + high) / 2;
+
+        if (at[middle] + middle * tables <= bytes % whole)
+            low = middle;
+        else
+            high = middle;
+    }
+    return bytes / whole * FB_RACK_PAGES + low;
+}
+
+uint64_t fb_rack_pages_in(const struct fb_rack_map *map, uint64_t bytes, uint64_t tables)
+{
+    return map->rack.rising ? rising_pages_in(&map->rack, bytes, tables)
+                            : mixed_pages_in(map->mixed.at, bytes, tables);
+}
+
+uint64_t fb_rack_mean(const struct fb_rack_map *map)
+{
+    const struct fb_rack *rack = &map->rack;
+    uint64_t pages = rack->rising ? rack->ends[rack->sizes - 1] : FB_RACK_PAGES;
+
+    return fb_max(1, fb_rack_at(map, pages) / pages);
 }

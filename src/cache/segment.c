@@ -25,38 +25,27 @@ static uint64_t memory_of_host(void)
     return sysinfo(&info) ? FB_GIB : (uint64_t)info.totalram * info.mem_unit;
 }
 
-/* An index that takes more than half of the cache keeps nothing: then fewer units are covered. */
-static uint64_t units_covered(const struct fb_cache_options *options)
+uint64_t fb_cache_units_covered(uint64_t units, uint64_t limit)
 {
-    uint64_t affordable = options->limit_bytes / 2 / sizeof(struct fb_entry);
+    uint64_t affordable = limit / 2 / sizeof(struct fb_entry);
 
-    return fb_min(fb_min(options->unit_count, fb_max(affordable, 1)), FB_UNITS_MAX);
+    return fb_min(fb_min(units, fb_max(affordable, 1)), FB_UNITS_MAX);
 }
 
-static uint64_t pages_wanted(const struct fb_geometry *geometry,
+static uint64_t pages_wanted(const struct fb_geometry *geometry, const struct fb_rack_map *map,
                              const struct fb_cache_options *options)
 {
-    uint64_t most = fb_max(memory_of_host(), options->limit_bytes) / geometry->page_bytes + 1;
-    uint64_t each = 1, all;
+    uint64_t bytes = fb_max(memory_of_host(), options->limit_bytes);
+    uint64_t most = fb_min(bytes / geometry->page_bytes + 1, FB_UNITS_MAX), each = 1, all;
 
+    if (geometry->rack.rising)
+        return fb_rack_pages_in(map, bytes, 0);
     if (geometry->rack.sizes) /* more than there are units, so that those of each size have room */
-        return fb_min(fb_min(geometry->entries + geometry->entries / 8 + FB_RACK_PAGES, most),
-                      FB_UNITS_MAX);
+        return fb_min(geometry->entries + geometry->entries / 8 + FB_RACK_PAGES, most);
     if (geometry->chained)
         each =
             fb_max(options->unit_bytes_max, options->unit_bytes_median) / geometry->page_bytes + 1;
-    if (!fb_mul(geometry->entries, each, &all))
-        all = most;
-    return fb_min(fb_min(all, most), FB_UNITS_MAX);
-}
-
-static uint64_t rack_mean(const struct fb_rack *rack)
-{
-    uint64_t bytes = 0;
-
-    for (unsigned place = 0; place < FB_RACK_PAGES; place++)
-        bytes += rack->bytes[rack->size_of[place]];
-    return fb_max(1, bytes / FB_RACK_PAGES);
+    return fb_mul(geometry->entries, each, &all) ? fb_min(all, most) : most;
 }
 
 /* A sixteenth of the median. Small units have smaller pages than the system's, for half a page is
@@ -77,9 +66,8 @@ int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_optio
                        bool shared, forebay_error *error)
 {
     struct fb_geometry chosen = {
-        .entries = units_covered(options),
+        .entries = fb_cache_units_covered(options->unit_count, options->limit_bytes),
         .page_bytes = options->unit_bytes   ? options->unit_bytes
-                      : options->rack       ? rack_mean(options->rack)
                       : options->page_bytes ? options->page_bytes
                                             : page_for(options->unit_bytes_median),
         .rows = shared ? FB_ROWS_MAX : 1,
@@ -88,15 +76,20 @@ int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_optio
         .policy = (uint32_t)options->policy,
     };
     struct fb_layout layout;
+    struct fb_rack_map map;
 
-    if (options->rack && !options->unit_bytes)
-        chosen.rack = *options->rack;
     if (!options->unit_count)
         return fb_fail(error, FOREBAY_BAD_USE, "cache: there are no units to keep");
+    if (options->rack && !options->unit_bytes) {
+        if (!fb_rack_map_make(options->rack, &map))
+            return fb_fail(error, FOREBAY_BAD_USE, "cache: pages of these sizes cannot be");
+        chosen.rack = *options->rack;
+        chosen.page_bytes = fb_rack_mean(&map);
+    }
     if (chosen.page_bytes > PAGE_BYTES_MAX)
         return fb_fail(error, FOREBAY_OVER_BUDGET, "cache: units of %llu bytes are too large",
                        (unsigned long long)chosen.page_bytes);
-    chosen.pages = pages_wanted(&chosen, options);
+    chosen.pages = pages_wanted(&chosen, &map, options);
     if (!fb_geometry_layout(&chosen, !options->memory, &layout))
         return fb_fail(error, FOREBAY_OVER_BUDGET,
                        "cache: %llu units with pages of %llu bytes are more than can be addressed",
@@ -117,11 +110,11 @@ bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
         !geometry->pins || geometry->pins > FB_PINS_MAX || geometry->chained > 1 ||
         !fb_mul(geometry->pages, geometry->page_bytes, &data_bytes) || data_bytes >> 62)
         return false;
-    layout->rack = (struct fb_rack_map){ .at = { 0 } };
+    layout->rack = (struct fb_rack_map){ .rack = { .sizes = 0 } };
     if (geometry->rack.sizes) {
         if (geometry->chained || !fb_rack_map_make(&geometry->rack, &layout->rack))
             return false;
-        data_bytes = (geometry->pages / FB_RACK_PAGES + 1) * layout->rack.at[FB_RACK_PAGES];
+        data_bytes = fb_rack_at(&layout->rack, geometry->pages);
     }
     layout->rows_at = fb_round_up(sizeof(struct fb_header), 128);
     layout->pins_at = layout->rows_at + geometry->rows * sizeof(struct fb_row);
@@ -154,24 +147,6 @@ static uint64_t ragged(const struct fb_segment *segment)
                : segment->grain - 1;
 }
 
-/* Pages of a rack that fit in so many bytes, with their tables. */
-static uint64_t rack_pages_in(const struct fb_segment *segment, uint64_t bytes)
-{
-    const uint32_t *at = segment->layout.rack.at;
-    uint64_t tables = segment->layout.table_cost, whole = at[FB_RACK_PAGES] + FB_RACK_PAGES * tables;
-    uint64_t low = 0, high = FB_RACK_PAGES;
-
-    while (low + 1 < high) {
-        uint64_t middle = (low + high) / 2;
-
-        if (at[middle] + middle * tables <= bytes % whole)
-            low = middle;
-        else
-            high = middle;
-    }
-    return bytes / whole * FB_RACK_PAGES + low;
-}
-
 uint64_t fb_segment_pages_in(const struct fb_segment *segment, uint64_t bytes)
 {
     uint64_t fixed = segment->layout.fixed_bytes + ragged(segment);
@@ -179,8 +154,10 @@ uint64_t fb_segment_pages_in(const struct fb_segment *segment, uint64_t bytes)
 
     if (bytes <= fixed)
         return 0;
-    return fb_min(segment->geometry.rack.sizes ? rack_pages_in(segment, bytes - fixed)
-                                               : (bytes - fixed) / each,
+    bytes -= fixed;
+    return fb_min(segment->geometry.rack.sizes
+                      ? fb_rack_pages_in(&segment->layout.rack, bytes, segment->layout.table_cost)
+                      : bytes / each,
                   segment->geometry.pages);
 }
 

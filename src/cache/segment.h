@@ -17,7 +17,7 @@
 #include "cache/rack.h"
 
 #define FB_SEGMENT_MAGIC 0x6568636165626f66u
-#define FB_SEGMENT_VERSION 2u
+#define FB_SEGMENT_VERSION 3u
 #define FB_UNITS_MAX ((uint64_t)1 << 31)
 #define FB_ROWS_MAX 256u /* members of one cache: a row number is eight bits */
 #define FB_PINS_MAX 1024u
@@ -116,19 +116,16 @@ struct fb_segment {
 /* Where a page's data begin, and how many bytes it has. */
 static inline uint64_t fb_page_at(const struct fb_segment *segment, uint64_t page)
 {
-    const struct fb_rack_map *map = &segment->layout.rack;
-
-    if (!segment->geometry.rack.sizes)
-        return page * segment->geometry.page_bytes;
-    return page / FB_RACK_PAGES * map->at[FB_RACK_PAGES] + map->at[page % FB_RACK_PAGES];
+    return segment->geometry.rack.sizes ? fb_rack_at(&segment->layout.rack, page)
+                                        : page * segment->geometry.page_bytes;
 }
 
 static inline uint64_t fb_page_bytes(const struct fb_segment *segment, uint64_t page)
 {
-    const struct fb_rack *rack = &segment->geometry.rack;
+    const struct fb_rack_map *map = &segment->layout.rack;
 
-    return rack->sizes ? rack->bytes[rack->size_of[page % FB_RACK_PAGES]]
-                       : segment->geometry.page_bytes;
+    return segment->geometry.rack.sizes ? map->rack.bytes[fb_rack_size_at(map, page)]
+                                        : segment->geometry.page_bytes;
 }
 
 /* The geometry for these options; `shared` has rows for many members. */

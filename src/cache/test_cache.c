@@ -340,7 +340,7 @@ static void crowd_run(int policy, enum sizes sizes, unsigned resizes)
     options.unit_bytes_max = 21000;
     for (uint64_t unit = 0; unit < crowd.units; unit++)
         fb_census_add(&census, size_of(sizes, unit));
-    fb_rack_choose(&rack, &census);
+    fb_rack_choose(&rack, &census, policy == FB_POLICY_FILL);
     options.rack = sizes == RACK ? &rack : NULL;
     crowd.cache = open_of(&options);
     for (size_t i = 0; i < 4; i++)

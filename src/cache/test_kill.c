@@ -26,7 +26,7 @@ static uint64_t size_of(uint64_t unit)
     return 1000 + unit * 613 % 30000;
 }
 
-static bool in_rack; /* pages of several sizes instead of chains */
+static enum { CHAINS, MIXED, RISING } pages; /* a rack has pages of several sizes */
 
 static const struct fb_rack *rack(void)
 {
@@ -35,7 +35,7 @@ static const struct fb_rack *rack(void)
 
     for (uint64_t unit = 0; unit < UNITS; unit++)
         fb_census_add(&census, size_of(unit));
-    fb_rack_choose(&made, &census);
+    fb_rack_choose(&made, &census, pages == RISING);
     return &made;
 }
 
@@ -46,7 +46,7 @@ static struct fb_cache_options options_for(struct fb_budget *budget, uint64_t id
 
     options.unit_bytes_median = 16000;
     options.unit_bytes_max = 31000;
-    options.rack = in_rack ? rack() : NULL;
+    options.rack = pages == CHAINS ? NULL : rack();
     options.share = FB_SHARE_JOB;
     options.identity = identity;
     return options;
@@ -487,21 +487,30 @@ static void a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped(void **stat
     fb_budget_free(budget);
 }
 
-static int use_rack(void **state)
+static int use_mixed(void **state)
 {
     (void)state;
-    in_rack = true;
+    pages = MIXED;
+    return 0;
+}
+
+static int use_rising(void **state)
+{
+    (void)state;
+    pages = RISING;
     return 0;
 }
 
 static int use_chains(void **state)
 {
     (void)state;
-    in_rack = false;
+    pages = CHAINS;
     return 0;
 }
 
-#define TEST_RACK(name) { #name "_in_a_rack", name, use_rack, use_chains, NULL }
+#define TEST_RACKS(name)                                              \
+    { #name "_in_a_mixed_rack", name, use_mixed, use_chains, NULL },  \
+    { #name "_in_a_rising_rack", name, use_rising, use_chains, NULL }
 
 int main(int argc, char **argv)
 {
@@ -515,10 +524,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_child_that_inherits_a_shared_cache_is_no_member),
         cmocka_unit_test(one_process_reads_and_the_others_wait),
         cmocka_unit_test(a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped),
-        TEST_RACK(killing_any_process_at_any_instant_harms_nobody),
-        TEST_RACK(a_death_lowers_the_limit_and_the_survivors_follow),
-        TEST_RACK(one_process_reads_and_the_others_wait),
-        TEST_RACK(a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped),
+        TEST_RACKS(killing_any_process_at_any_instant_harms_nobody),
+        TEST_RACKS(a_death_lowers_the_limit_and_the_survivors_follow),
+        TEST_RACKS(one_process_reads_and_the_others_wait),
+        TEST_RACKS(a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped),
     };
 
     if (argc == 4 && strcmp(argv[1], "cache") == 0)

@@ -53,13 +53,18 @@ static const struct kind {
     { "lognormal about 400 bytes, sigma 1.4", texts },
 };
 
-static void rack_for(struct fb_rack *rack, uint64_t units, sizes_fn *size_of)
+static void rack_of(struct fb_rack *rack, uint64_t units, sizes_fn *size_of, bool rising)
 {
     struct fb_census census = { .steps = { { .units = 0 } } };
 
     for (uint64_t unit = 0; unit < units; unit++)
         fb_census_add(&census, size_of(unit));
-    fb_rack_choose(rack, &census);
+    fb_rack_choose(rack, &census, rising);
+}
+
+static void rack_for(struct fb_rack *rack, uint64_t units, sizes_fn *size_of)
+{
+    rack_of(rack, units, size_of, false);
 }
 
 static void units_of_all_kinds_waste_little(void **state)
@@ -144,6 +149,40 @@ static void every_size_has_its_part_of_any_limit(void **state)
     }
 }
 
+/* As many pages as units, the smallest first; numbers, sizes and places agree. */
+static void rising_pages_are_sorted(void **state)
+{
+    struct fb_rack rack;
+    struct fb_rack_map map;
+    uint64_t counts[FB_RACK_SIZES] = { 0 }, at = 0;
+
+    (void)state;
+    rack_of(&rack, UNITS, texts, true);
+    assert_true(fb_rack_map_make(&rack, &map));
+    assert_int_equal(rack.sizes, FB_RACK_SIZES);
+    assert_int_equal(rack.ends[rack.sizes - 1], UNITS);
+    for (uint64_t page = 0; page < UNITS; page++) {
+        uint32_t size = fb_rack_size_at(&map, page);
+
+        assert_true(page == 0 || size >= fb_rack_size_at(&map, page - 1));
+        assert_int_equal(fb_rack_at(&map, page), at);
+        assert_int_equal(fb_rack_below(&map, size, page), counts[size]);
+        assert_int_equal(fb_rack_page(&map, size, counts[size]), page);
+        assert_int_equal(fb_rack_next(&map, size, page), page);
+        assert_int_equal(fb_rack_next(&map, size, 0), page - counts[size]);
+        counts[size]++;
+        at += rack.bytes[size];
+        assert_int_equal(fb_rack_pages_in(&map, at + 5 * (page + 1), 5), page + 1);
+        assert_int_equal(fb_rack_pages_in(&map, at + 5 * (page + 1) - 1, 5), page);
+    }
+    assert_int_equal(fb_rack_at(&map, UNITS), at);
+    assert_int_equal(fb_rack_pages_in(&map, UINT64_MAX, 5), UNITS);
+    for (uint32_t size = 0; size < rack.sizes; size++) {
+        assert_int_equal(fb_rack_below(&map, size, UINT64_MAX), counts[size]);
+        assert_int_equal(fb_rack_next(&map, size, rack.ends[size]), UINT64_MAX);
+    }
+}
+
 static void garbage_is_no_rack(void **state)
 {
     struct fb_rack good, rack;
@@ -165,6 +204,17 @@ static void garbage_is_no_rack(void **state)
     assert_false(fb_rack_map_make(&rack, &map));
     rack.bytes[3] = FB_RACK_BYTES_MAX + 1;
     assert_false(fb_rack_map_make(&rack, &map));
+    rack = good;
+    rack.bytes[3] = rack.bytes[2];
+    assert_false(fb_rack_map_make(&rack, &map));
+    rack_of(&good, UNITS, even, true);
+    assert_true(fb_rack_map_make(&good, &map));
+    rack = good;
+    rack.ends[3] = rack.ends[2];
+    assert_false(fb_rack_map_make(&rack, &map));
+    rack = good;
+    rack.rising = 2;
+    assert_false(fb_rack_map_make(&rack, &map));
 }
 
 static struct fb_cache *open_rack(struct fb_budget *budget, struct fb_rack *rack, sizes_fn *size_of,
@@ -172,21 +222,20 @@ static struct fb_cache *open_rack(struct fb_budget *budget, struct fb_rack *rack
 {
     struct fb_cache_options options = options_of(budget, policy, UNITS, 0, limit);
 
-    rack_for(rack, UNITS, size_of);
+    rack_of(rack, UNITS, size_of, policy == FB_POLICY_FILL);
     options.unit_bytes_median = 1000;
     options.unit_bytes_max = FB_RACK_BYTES_MAX;
     options.rack = rack;
     return open_of(&options);
 }
 
-static void pages_and_bytes_agree(void **state)
+static void pages_and_bytes_of(int policy)
 {
     struct fb_budget *budget = budget_of(MUCH);
     struct fb_rack rack;
-    struct fb_cache *cache = open_rack(budget, &rack, even, FB_POLICY_LRU, FB_MIB);
+    struct fb_cache *cache = open_rack(budget, &rack, even, policy, FB_MIB);
     const struct fb_segment *segment = &cache->segment;
 
-    (void)state;
     for (uint64_t pages = 1; pages < 3 * FB_RACK_PAGES; pages++) {
         uint64_t bytes = fb_segment_bytes_for(segment, pages);
 
@@ -199,12 +248,34 @@ static void pages_and_bytes_agree(void **state)
     fb_budget_free(budget);
 }
 
+static void pages_and_bytes_agree(void **state)
+{
+    (void)state;
+    pages_and_bytes_of(FB_POLICY_LRU);
+    pages_and_bytes_of(FB_POLICY_FILL);
+}
+
+/* What the units that are kept take beside their bytes and the index. */
+static double waste_of(struct fb_cache *cache, sizes_fn *size_of)
+{
+    struct fb_cache_report report;
+    uint64_t bytes = 0, index;
+
+    fb_cache_read_report(cache, &report);
+    for (uint64_t unit = 0; unit < UNITS; unit++)
+        if (fb_entry_state(&cache->segment, unit) == FB_READY)
+            bytes += size_of(unit);
+    index = cache->local_bytes + cache->segment.layout.fixed_bytes +
+            report.items * cache->segment.layout.table_cost;
+    return (double)(report.bytes - index) / (double)bytes - 1;
+}
+
 /* A cache for a part of them: full, within its limit, whole, and what was put in last is there. */
 static void churn(const struct kind *kind, int policy)
 {
     struct fb_budget *budget = budget_of(MUCH);
     sizes_fn *size_of = kind->size_of;
-    uint64_t limit = 400 * 1024, bytes = 0, index;
+    uint64_t limit = 400 * 1024;
     struct fb_random random = { .state = 7 };
     struct fb_cache_report report;
     struct fb_rack rack;
@@ -217,18 +288,13 @@ static void churn(const struct kind *kind, int policy)
         assert_true(in_ledger(budget) <= limit);
     }
     audit(cache, 1);
-    for (uint64_t unit = 0; unit < UNITS; unit++)
-        if (fb_entry_state(&cache->segment, unit) == FB_READY)
-            bytes += size_of(unit);
     fb_cache_read_report(cache, &report);
     assert_true(report.evictions > UNITS / 4);
     assert_true(report.bytes <= limit);
-    index = cache->local_bytes + cache->segment.layout.fixed_bytes +
-            report.items * cache->segment.layout.table_cost;
     assert_true(cache->segment.layout.table_cost + sizeof(struct fb_entry) <= 48);
-    assert_true(report.bytes - index <= bytes + bytes / 20);
+    assert_true(waste_of(cache, size_of) <= 0.05);
     printf("%s, %u sizes: waste %.1f %%\n", kind->name, rack.sizes,
-           100 * ((double)(report.bytes - index) / (double)bytes - 1));
+           100 * waste_of(cache, size_of));
     /* Nothing of the limit lies idle: a page and the steps in which memory is had. */
     assert_true(report.bytes + report.bytes / 50 + 8192 >= limit);
     fb_cache_close(cache);
@@ -243,6 +309,92 @@ static void what_makes_room_wastes_little_too(void **state)
         churn(&kinds[kind], FB_POLICY_LRU);
         churn(&kinds[kind], FB_POLICY_NEXT_USE);
     }
+}
+
+static uint64_t sorted[UNITS];
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Units of this size and below, as many as fit in `bytes` if nothing is wasted. */
+static uint64_t smallest_in(sizes_fn *size_of, uint64_t bytes)
+{
+    uint64_t count = 0;
+
+    for (uint64_t unit = 0; unit < UNITS; unit++)
+        sorted[unit] = size_of(unit) + 5;
+    qsort(sorted, UNITS, sizeof(*sorted), by_size);
+    while (count < UNITS && bytes >= sorted[count])
+        bytes -= sorted[count++];
+    return count;
+}
+
+static uint64_t fill_twice(struct fb_cache *cache, sizes_fn *size_of)
+{
+    struct fb_cache_report report;
+
+    for (uint64_t i = 0; i < 2 * UNITS; i++)
+        use(cache, i * 7 % UNITS, size_of(i * 7 % UNITS), 0);
+    audit(cache, 1);
+    fb_cache_read_report(cache, &report);
+    return report.items;
+}
+
+/* Under fill a cache for a part keeps the smallest, also after its limit was raised or lowered. */
+static void fill_keeps_the_smallest(void **state)
+{
+    (void)state;
+    for (size_t kind = 0; kind < sizeof(kinds) / sizeof(*kinds); kind++) {
+        struct fb_budget *budget = budget_of(MUCH);
+        sizes_fn *size_of = kinds[kind].size_of;
+        struct fb_rack rack;
+        struct fb_cache *cache = open_rack(budget, &rack, size_of, FB_POLICY_FILL, 300 << 10);
+        static const uint64_t limits[] = { 300 << 10, 900 << 10, 250 << 10, 600 << 10 };
+
+        for (size_t i = 0; i < sizeof(limits) / sizeof(*limits); i++) {
+            uint64_t fixed = cache->local_bytes + cache->segment.layout.fixed_bytes;
+            uint64_t room = limits[i] - fixed, kept;
+
+            assert_true(fb_cache_set_limit(cache, limits[i]) <= limits[i]);
+            kept = fill_twice(cache, size_of);
+            assert_true(in_ledger(budget) <= limits[i]);
+            /* As many as if 5 % were wasted, beside the steps in which memory is had. */
+            assert_true(kept <= smallest_in(size_of, room));
+            assert_true(kept >= smallest_in(size_of, (room - 8192) / 105 * 100));
+            assert_true(waste_of(cache, size_of) <= 0.05);
+            printf("%s, fill, %u sizes: %.0f %% of the units, waste %.1f %%\n", kinds[kind].name,
+                   rack.sizes, 100.0 * (double)kept / UNITS, 100 * waste_of(cache, size_of));
+        }
+        fb_cache_close(cache);
+        assert_int_equal(in_ledger(budget), 0);
+        fb_budget_free(budget);
+    }
+}
+
+/* What preload asks before it reads. */
+static void room_is_known_before_anything_is_read(void **state)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    struct fb_rack rack;
+    struct fb_cache *cache = open_rack(budget, &rack, even, FB_POLICY_FILL, 600 << 10);
+    uint64_t kept = 0, told = 0;
+
+    (void)state;
+    for (uint64_t unit = 0; unit < UNITS; unit++) {
+        bool room = fb_cache_has_room(cache, even(unit));
+        bool filled = use(cache, unit, even(unit), 0) == FB_CACHE_FILL;
+
+        kept += filled;
+        told += room;
+        assert_true(room || !filled);
+    }
+    assert_true(kept > 100 && told < kept + kept / 50);
+    fb_cache_close(cache);
+    fb_budget_free(budget);
 }
 
 /* Whatever the sizes: no page of a size is wanted while there is room for all. */
@@ -323,9 +475,12 @@ int main(void)
         cmocka_unit_test(a_size_for_each_where_there_are_few),
         cmocka_unit_test(sizes_to_the_limit_are_counted),
         cmocka_unit_test(every_size_has_its_part_of_any_limit),
+        cmocka_unit_test(rising_pages_are_sorted),
         cmocka_unit_test(garbage_is_no_rack),
         cmocka_unit_test(pages_and_bytes_agree),
         cmocka_unit_test(what_makes_room_wastes_little_too),
+        cmocka_unit_test(fill_keeps_the_smallest),
+        cmocka_unit_test(room_is_known_before_anything_is_read),
         cmocka_unit_test(all_are_kept_where_there_is_room_for_all),
         cmocka_unit_test(a_damaged_rack_is_not_attached),
         cmocka_unit_test(what_fits_no_page_is_not_kept),

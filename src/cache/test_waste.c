@@ -34,8 +34,6 @@ static void the_index_takes_at_most_48_bytes_a_unit(void **state)
         }
     for (uint64_t units = 1000; units < 100000000; units *= 10)
         assert_true(fb_cache_index_bytes(units, true) - fb_cache_index_bytes(1, true) <= 48 * units);
-    assert_int_equal(fb_cache_holds(0, 1000, 4096), 0);
-    assert_int_equal(fb_cache_holds(FB_GIB, 1000, 4096), 1000);
 }
 
 /* Sizes from 1/13 to 25/13 of the mean; what they take beside their bytes. */

@@ -130,10 +130,11 @@ static uint64_t choice_page(const struct choice *choice, uint64_t n)
 
 static bool is_choice(const struct choice *choice, uint64_t page)
 {
-    const struct fb_rack *rack = &choice->segment->geometry.rack;
+    const struct fb_segment *segment = choice->segment;
 
     return page < choice->limit &&
-           (!rack->sizes || rack->size_of[page % FB_RACK_PAGES] == choice->size);
+           (!segment->geometry.rack.sizes ||
+            fb_rack_size_at(&segment->layout.rack, page) == choice->size);
 }
 
 /* Up to 64 random residents, or all where there are no more, beside the worst of those that were
@@ -214,14 +215,30 @@ static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcome
     return false;
 }
 
+/* By how many pages the limit has to rise: in a rack until there is one more of the size. 0: no
+ * limit has more of them. */
+static uint64_t pages_to_grow(const struct fb_segment *segment, uint64_t bytes, uint64_t pages,
+                              uint64_t limit)
+{
+    const struct fb_rack *rack = &segment->geometry.rack;
+    uint64_t next;
+
+    if (!rack->sizes)
+        return pages;
+    next = fb_rack_next(&segment->layout.rack, fb_rack_size_for(rack, bytes), limit);
+    return next < segment->geometry.pages ? next + 1 - limit : 0;
+}
+
 /* A free page as it should be, or room for more. */
 static bool has_room(struct fb_cache *cache, const struct fb_candidate *newcomer, uint64_t pages)
 {
-    /* Of a rack's next pages few are of the size that is wanted. */
-    uint64_t more = cache->segment.geometry.rack.sizes ? FB_RACK_PAGES : pages;
+    struct fb_segment *segment = &cache->segment;
+    uint64_t limit = fb_limit_pages(cache), more;
 
-    return fb_page_any(&cache->segment, newcomer->bytes, false, fb_limit_pages(cache)) ||
-           fb_limit_grow(cache, more);
+    if (fb_page_any(segment, newcomer->bytes, false, limit))
+        return true;
+    more = pages_to_grow(segment, newcomer->bytes, pages, limit);
+    return more && fb_limit_grow(cache, more);
 }
 
 /* That, else a page that is too large, else one that somebody worse has to leave. */
@@ -261,18 +278,46 @@ static bool take_pages(struct fb_cache *cache, const struct fb_candidate *newcom
     return *taken == need;
 }
 
+/* Pages that there would be if all members gave all they may. */
+static uint64_t most_pages(const struct fb_segment *segment)
+{
+    return fb_segment_pages_in(segment, fb_members_share(segment) +
+                                            (segment->memory ? segment->layout.fixed_bytes : 0));
+}
+
+/* Has a cache of so many pages any place for such a unit, free or not? */
+static bool may_have_room(const struct fb_segment *segment, uint64_t bytes, uint64_t most)
+{
+    uint64_t need = fb_pages_for(segment, bytes);
+
+    return need <= most && (need <= 1 || segment->geometry.chained) &&
+           (!need || choose_for(segment, bytes, most).count);
+}
+
+bool fb_cache_has_room(struct fb_cache *cache, uint64_t bytes)
+{
+    struct fb_segment *segment = &cache->segment;
+    uint64_t limit, most, more;
+
+    if (!atomic_load(cache->alive))
+        return false;
+    limit = fb_limit_pages(cache);
+    most = fb_limit_most(cache);
+    more = pages_to_grow(segment, bytes, fb_pages_for(segment, bytes), limit);
+    return may_have_room(segment, bytes, most) &&
+           (fb_page_any(segment, bytes, true, limit) || (more && limit + more <= most));
+}
+
 bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, bool *lost,
                    uint32_t *head, bool *fresh)
 {
     struct fb_segment *segment = &cache->segment;
     struct fb_entry *entry = &segment->entries[newcomer->unit];
     uint64_t need = fb_pages_for(segment, newcomer->bytes), taken;
-    uint64_t most = fb_segment_pages_in(
-        segment, fb_members_share(segment) + (segment->memory ? segment->layout.fixed_bytes : 0));
 
     *lost = false;
     /* Room is looked for before the claim: who is not admitted keeps nobody waiting. */
-    if (need > most || (need > 1 && !segment->geometry.chained) ||
+    if (!may_have_room(segment, newcomer->bytes, most_pages(segment)) ||
         !get_room(cache, newcomer, need))
         return false;
     *lost = !fb_entry_move(segment, newcomer->unit, FB_FREE, FB_FILLING | cache->member.token);

@@ -84,15 +84,14 @@ static int check_keep(const forebay_loader *loader, bool is_there, forebay_error
 }
 
 /* Blocks for tiny units. One that made room for another would be read whole for a single unit of it
- * again and again, so they stay, whatever the policy; what is in them depends on the order's list. */
-static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks *blocks,
-                        uint64_t list)
+ * again and again, so they stay, whatever the policy. */
+static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks *blocks)
 {
     options->unit_bytes_median = blocks->bytes_total / blocks->count;
     options->unit_count = blocks->count;
     options->unit_bytes = blocks->bytes;
     options->unit_bytes_max = blocks->bytes_max;
-    options->identity = fb_mix2(fb_mix2(options->identity, FB_BLOCK_UNITS), list);
+    options->identity = fb_mix2(options->identity, FB_BLOCK_UNITS);
     options->steady = true;
 }
 
@@ -101,6 +100,17 @@ static void keep_in_rack(struct fb_cache_options *options, const struct fb_rack 
 {
     options->rack = rack;
     options->unit_bytes = 0;
+}
+
+/* What was chosen for the order's list is of no use to another one. */
+static void keep_as(struct fb_cache_options *options, const struct fb_keeping *keeping)
+{
+    if (keeping->blocks.count)
+        keep_blocks(options, &keeping->blocks);
+    else if (keeping->rack.sizes)
+        keep_in_rack(options, &keeping->rack);
+    if (keeping->list)
+        options->identity = fb_mix2(options->identity, keeping->list);
 }
 
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
@@ -122,7 +132,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .keep_s = loader->config.memory_keep,
     };
     int status = check_keep(loader, plan->cache > 0 && !source->ops->keep, error);
-    struct fb_rack rack;
+    struct fb_keeping keeping;
 
     loader->policy = "none";
     if (status || plan->cache == 0)
@@ -132,12 +142,10 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
             loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
         return FOREBAY_OK;
     }
-    fb_prepare_blocks(&loader->config, source, loader->order, &loader->ranks, plan->cache,
-                      &loader->blocks);
-    if (loader->blocks.count)
-        keep_blocks(&options, &loader->blocks, fb_order_list(loader->order));
-    else if (fb_prepare_rack(&loader->config, source, &loader->ranks, plan->cache, &rack))
-        keep_in_rack(&options, &rack);
+    fb_prepare_keeping(&loader->config, source, loader->order, &loader->ranks, plan->cache,
+                       &keeping);
+    keep_as(&options, &keeping);
+    loader->blocks = keeping.blocks;
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);

@@ -3,7 +3,7 @@
 #include "base/size.h"
 #include "pipeline/core.h"
 
-#define RACK_REFUSALS 16 /* in a row: a rack is full; its first size was before that */
+#define RACK_REFUSALS 16 /* in a row: a rack is full, though it seemed to have room */
 
 /* Room for one sample at a time, laid out like a batch of one. */
 static int lay_out(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
@@ -36,6 +36,24 @@ static int lay_out(struct fb_pipeline *pipeline, struct fb_hands *hands, struct 
     return FOREBAY_OK;
 }
 
+/* Where units have pages of their sizes, one size may be full and the other not. All are measured. */
+static bool has_room(struct fb_pipeline *pipeline, struct fb_hands *hands, uint64_t sample)
+{
+    const struct fb_source *source = pipeline->options.source;
+    unsigned count = source->ops->parts(source, sample, hands->parts);
+
+    if (!fb_cache_has_rack(pipeline->options.cache))
+        return true;
+    for (unsigned p = 0; p < count; p++) {
+        struct fb_extent extent = source->ops->extent(source, hands->parts[p].unit);
+
+        if (fb_cache_has_room(pipeline->options.cache,
+                              fb_extent_bytes(&source->fields[hands->parts[p].field], extent)))
+            return true;
+    }
+    return false;
+}
+
 /* Samples until the cache takes no more, or all are in. A broken one is passed over: its turn to
  * be told of comes with its batch. */
 static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
@@ -54,7 +72,7 @@ static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_
         if (!fb_order_uses(pipeline->options.order, sample))
             continue;
         hands->misses = 0;
-        if (lay_out(pipeline, hands, batch, sample, NULL) ||
+        if (lay_out(pipeline, hands, batch, sample, NULL) || !has_room(pipeline, hands, sample) ||
             fb_fetch(&pipeline->fetcher, hands, batch, 0, NULL))
             continue;
         fb_cache_read_report(pipeline->options.cache, &after);

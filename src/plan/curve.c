@@ -51,6 +51,8 @@ struct making {
     double unit_bytes; /* mean; NAN: not known */
     double uses;       /* of units, an epoch, on this node */
     uint64_t horizon;  /* epochs in which next uses are looked for; 0: they are not known */
+    bool rising;       /* the smallest units are kept first: */
+    struct fb_rack_map pages;
 };
 
 /* The order at hand was made for one rank: what several nodes make of it is known here. One of
@@ -76,6 +78,8 @@ static void making_init(struct making *making)
     making->units = units * part;
     making->unit_bytes = source->unit_bytes_total ? (double)source->unit_bytes_total / units : NAN;
     making->curve->used_bytes = making->units * making->unit_bytes;
+    making->rising = options->rack && options->rack->rising &&
+                     fb_rack_map_make(options->rack, &making->pages);
 }
 
 /* What an epoch takes without a cache. */
@@ -98,13 +102,22 @@ static void making_measure(struct making *making)
                                                      : making->unit_bytes);
 }
 
+static double part_of_units(const struct fb_rack_map *pages, double bytes)
+{
+    double all = pages->rack.ends[pages->rack.sizes - 1];
+
+    return (double)fb_rack_pages_in(pages, (uint64_t)bytes, 0) / all;
+}
+
 static void closed_ask(const struct making *making, struct fb_curve_point *point, int policy)
 {
     bool shuffle = making->options->order_options->shuffle;
     double hits = fb_curve_once_an_epoch(policy, point->share, shuffle);
 
-    point->by[policy].hit_rate = hits;
     point->by[policy].bytes_read = (1 - hits) * making->curve->epoch_bytes;
+    if (making->rising && policy != FB_POLICY_LRU)
+        hits = part_of_units(&making->pages, hits * making->curve->used_bytes);
+    point->by[policy].hit_rate = point->share < 1 ? hits : 1;
 }
 
 static int simulated_ask(const struct making *making, struct fb_curve_point *point, int policy,

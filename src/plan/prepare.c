@@ -151,19 +151,30 @@ static uint64_t sample_at(const void *order, uint64_t place)
     return fb_order_entry_sample(order, place);
 }
 
+/* Is a part of the data another cache's for ever? */
+static bool is_parted(const struct fb_config *config, const struct fb_ranks *ranks)
+{
+    return config->order_sticky != FB_STICKY_NONE && ranks->world > 1 &&
+           (ranks->nodes > 1 || config->memory_share == FB_SHARE_OFF);
+}
+
+static bool uses_all(const struct fb_source *source, const struct fb_order *order)
+{
+    for (uint64_t sample = 0; sample < source->sample_count; sample++)
+        if (!fb_order_uses(order, sample))
+            return false;
+    return true;
+}
+
 /* A block would keep neighbours that this cache never has a use for. */
 static bool has_strangers(const struct fb_config *config, const struct fb_source *source,
                           const struct fb_order *order, const struct fb_ranks *ranks)
 {
-    if (config->order_sticky != FB_STICKY_NONE && ranks->world > 1 &&
-        (ranks->nodes > 1 || config->memory_share == FB_SHARE_OFF))
+    if (is_parted(config, ranks))
         return true;
     if (config->order_subset)
         return !fb_blocks_can_choose(source);
-    for (uint64_t sample = 0; config->order_weights && sample < source->sample_count; sample++)
-        if (!fb_order_uses(order, sample))
-            return true;
-    return false;
+    return config->order_weights && !uses_all(source, order);
 }
 
 /* Does the policy put one unit in the place of another? Not where each is used once an epoch. */
@@ -181,60 +192,110 @@ static uint64_t room_for(const struct fb_config *config, uint64_t bytes, uint64_
            fb_cache_index_bytes(entries, config->memory_share != FB_SHARE_OFF);
 }
 
-void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
-                       const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
-                       struct fb_blocks *blocks)
+static void measure_blocks(const struct fb_config *config, const struct fb_source *source,
+                           const struct fb_order *order, const struct fb_ranks *ranks,
+                           struct fb_blocks *blocks)
 {
     struct fb_choice subset = { fb_order_entries(order), order, place_of, sample_at };
     struct fb_choice all = { .count = 0 };
 
-    *blocks = (struct fb_blocks){ .count = 0 };
-    if (!cache || !fb_blocks_any(source) || has_strangers(config, source, order, ranks))
-        return;
-    fb_blocks_measure(source, config->order_subset ? subset : all, blocks);
-    if (swaps(fb_prepare_policy(config, source, ranks), source, order) &&
-        room_for(config, blocks->bytes_total, blocks->count) >
-            fb_prepare_together(config, ranks, cache))
-        *blocks = (struct fb_blocks){ .count = 0 };
+    if (fb_blocks_any(source) && !has_strangers(config, source, order, ranks))
+        fb_blocks_measure(source, config->order_subset ? subset : all, blocks);
 }
 
-/* Of all units, as far as their sizes are known or can be guessed. False: some cannot. */
-static bool take_census(const struct fb_source *source, struct fb_census *census, uint64_t *total)
+/* Of the first `count` units, with an order only those it uses, as far as their sizes are known or
+ * can be guessed. False: some cannot. */
+static bool take_census(const struct fb_source *source, const struct fb_order *order,
+                        uint64_t count, struct fb_census *census)
 {
-    *total = 0;
     for (unsigned f = 0; f < source->field_count; f++)
         if (!source->fields[f].together)
             return false;
-    for (uint64_t unit = 0; unit < source->unit_count; unit++) {
+    for (uint64_t unit = 0; unit < count; unit++) {
         struct fb_extent extent = source->ops->extent(source, unit);
         uint64_t bytes = fb_extent_bytes(&source->fields[unit % source->field_count], extent);
 
-        if (extent.known == FB_EXTENT_BROKEN)
+        if (extent.known == FB_EXTENT_BROKEN ||
+            (order && !fb_order_uses(order, unit / source->field_count)))
             continue;
         if (bytes > FB_RACK_BYTES_MAX || (!bytes && extent.known == FB_EXTENT_UNKNOWN))
             return false;
         if (bytes)
             fb_census_add(census, bytes);
-        *total += bytes;
     }
     return true;
 }
 
-bool fb_prepare_rack(const struct fb_config *config, const struct fb_source *source,
-                     const struct fb_ranks *ranks, uint64_t cache, struct fb_rack *rack)
+/* Pages for tiny units of unequal size. Where none takes another's place the smallest have theirs
+ * first: loading costs something each and something per byte, so they save most time per byte. That
+ * takes to know which are used, for a page is no other's. */
+static void choose_rack(const struct fb_config *config, const struct fb_source *source,
+                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
+                        struct fb_keeping *keeping)
 {
     struct fb_census census = { .steps = { { .units = 0 } } };
-    uint64_t total;
     bool tiny = source->unit_bytes_total / fb_max(1, source->unit_count) < FB_SMALL_BYTES;
     bool known = source->unit_count && source->ops->extent(source, 0).known == FB_EXTENT_EXACT;
+    bool chosen = config->order_subset || (config->order_weights && !uses_all(source, order));
+    bool rising = !swaps(fb_prepare_policy(config, source, ranks), source, order) &&
+                  !is_parted(config, ranks) && (!chosen || fb_blocks_can_choose(source));
+    uint64_t covered = fb_cache_units_covered(source->unit_count, cache);
 
-    if (!tiny || (known && fb_source_unit_bytes(source)) || !take_census(source, &census, &total))
+    if (!tiny || (known && fb_source_unit_bytes(source)) ||
+        !take_census(source, rising && chosen ? order : NULL, covered, &census))
+        return;
+    fb_rack_choose(&keeping->rack, &census, rising);
+    if (rising && chosen)
+        keeping->list = config->order_subset ? fb_order_list(order) : fb_order_identity(order);
+}
+
+/* Would so many bytes keep more units in this rack than in these blocks? A rack has an index of all
+ * units, blocks of some hundred bytes' ones keep more. */
+static bool keeps_more(const struct fb_config *config, const struct fb_source *source,
+                       const struct fb_ranks *ranks, uint64_t cache,
+                       const struct fb_keeping *keeping)
+{
+    bool shared = config->memory_share != FB_SHARE_OFF;
+    uint64_t index = fb_cache_index_bytes(source->unit_count, shared);
+    uint64_t bytes = fb_prepare_together(config, ranks, cache);
+    const struct fb_blocks *blocks = &keeping->blocks;
+    struct fb_rack_map map;
+    double part, units;
+
+    if (!fb_rack_map_make(&keeping->rack, &map) || !map.rack.rising || bytes <= index ||
+        fb_cache_units_covered(source->unit_count, cache) < source->unit_count)
         return false;
-    fb_rack_choose(rack, &census);
-    if (rack->sizes <= 1 || fb_blocks_any(source))
-        return rack->sizes;
-    return fb_prepare_policy(config, source, ranks) != FB_POLICY_FILL ||
-           room_for(config, total, source->unit_count) <= fb_prepare_together(config, ranks, cache);
+    units = map.rack.ends[map.rack.sizes - 1];
+    part = (double)bytes / (double)room_for(config, blocks->bytes_total, blocks->count);
+    return (double)fb_rack_pages_in(&map, bytes - index, 0) > part * units;
+}
+
+/* Blocks have the smallest index, so where all fit they are best. In a smaller cache they stay where
+ * they are: good enough for a policy that swaps nothing, if a rack does not hold more units; any
+ * other goes by single units. */
+void fb_prepare_keeping(const struct fb_config *config, const struct fb_source *source,
+                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
+                        struct fb_keeping *keeping)
+{
+    uint64_t together = fb_prepare_together(config, ranks, cache);
+    struct fb_blocks *blocks = &keeping->blocks;
+
+    *keeping = (struct fb_keeping){ .list = 0 };
+    if (!cache)
+        return;
+    measure_blocks(config, source, order, ranks, blocks);
+    if (blocks->count && room_for(config, blocks->bytes_total, blocks->count) <= together) {
+        keeping->list = fb_order_list(order);
+        return;
+    }
+    choose_rack(config, source, order, ranks, cache, keeping);
+    if (blocks->count && !swaps(fb_prepare_policy(config, source, ranks), source, order) &&
+        !keeps_more(config, source, ranks, cache, keeping)) {
+        keeping->rack.sizes = 0;
+        keeping->list = fb_order_list(order);
+    } else {
+        blocks->count = 0;
+    }
 }
 
 /* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */

@@ -40,16 +40,16 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
 /* What this rank's `cache` bytes come to with those of the node's other ranks. */
 uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ranks *ranks,
                              uint64_t cache);
-/* How a cache of so many bytes keeps tiny units together; blocks->count is 0 if it does not: because
- * neighbours are never used, or because it is too small for all and its policy goes by single units. */
-void fb_prepare_blocks(const struct fb_config *config, const struct fb_source *source,
-                       const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
-                       struct fb_blocks *blocks);
-
-/* Pages for tiny units of unequal size that a cache of so many bytes keeps one by one. False: they are
- * not of that kind, or fill has to choose among them what saves most time. */
-bool fb_prepare_rack(const struct fb_config *config, const struct fb_source *source,
-                     const struct fb_ranks *ranks, uint64_t cache, struct fb_rack *rack);
+/* How a cache keeps units. */
+struct fb_keeping {
+    struct fb_blocks blocks; /* tiny ones together; count is 0: one by one */
+    struct fb_rack rack;     /* then each in one page of about its size; sizes is 0: in pages of one
+                              * size, several of them if units are unequal */
+    uint64_t list;           /* which samples it is made for, if it has no room for others; or 0 */
+};
+void fb_prepare_keeping(const struct fb_config *config, const struct fb_source *source,
+                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
+                        struct fb_keeping *keeping);
 
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,

@@ -1,4 +1,4 @@
-"""Tiny units are kept in blocks: little index, little waste, the same batches."""
+"""Tiny units: in blocks, or each in a page of its size; little index, little waste, the same batches."""
 import io
 import tarfile
 
@@ -11,9 +11,11 @@ FIXED = 48 << 10  # of a cache of one process, however many units it has
 
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory):
-    """Kind and shape of set -> settings, and its decoded bytes."""
+    """Kind and shape of set -> settings, its decoded bytes, and those of each unit."""
     folder, draw = tmp_path_factory.mktemp("tiny"), np.random.default_rng(0)
-    sizes = {"equal": np.full(FILES, 50), "unequal": draw.integers(5, 130, FILES), "texts": texts()}
+    sizes = {"equal": np.full(FILES, 50), "unequal": draw.integers(5, 130, FILES), "texts": texts(),
+             "specks": np.random.default_rng(4).integers(6, 19, FILES),
+             "falling": np.sort(np.random.default_rng(5).integers(5, 130, FILES))[::-1]}
     found = {}
     for name, rows in sizes.items():
         (folder / name).mkdir()
@@ -21,19 +23,20 @@ def sets(tmp_path_factory):
         for number, count in enumerate(rows):
             fill.random((count, 4), dtype=np.float32).tofile(folder / name / f"{number:04d}.bin")
         found[name] = ({"source.kind": "bin", "source.path": f"{folder}/{name}/*.bin"},
-                       int(rows.sum()) * 16)
-    total = 0
+                       int(rows.sum()) * 16, rows * 16)
+    units = []
     (folder / "npy").mkdir()
     for number in range(FILES):
         point, text = draw.random((20, 3)), draw.integers(0, 99, draw.integers(1, 99))
         np.save(folder / f"npy/{number:04d}_a.npy", point)
         np.save(folder / f"npy/{number:04d}_b.npy", text)
-        total += point.nbytes + text.nbytes
+        units += [point.nbytes, text.nbytes]
     found["npy"] = ({"source.kind": "npy", "source.fields.a": f"{folder}/npy/*_a.npy",
-                     "source.fields.b": f"{folder}/npy/*_b.npy"}, total)
+                     "source.fields.b": f"{folder}/npy/*_b.npy"}, sum(units), units)
     for name in ("tar", "bad"):
         path = folder / f"{name}.tar"
-        found[name] = ({"source.kind": "tar", "source.path": path}, pack(path, draw, name == "bad"))
+        units = pack(path, draw, name == "bad")
+        found[name] = ({"source.kind": "tar", "source.path": path}, sum(units), units)
     return found
 
 
@@ -45,7 +48,7 @@ def texts():
 
 
 def pack(path, draw, bad):
-    total = 0
+    units = []
     with tarfile.open(path, "w") as archive:
         for number in range(FILES):
             label = b"none" if bad and number == 700 else b"%d" % (number % 10)
@@ -55,13 +58,13 @@ def pack(path, draw, bad):
                 member = tarfile.TarInfo(f"{number:06d}.{end}")
                 member.size = len(data)
                 archive.addfile(member, io.BytesIO(data))
-                total += 8 if end == "cls" else len(data)
-    return total
+                units.append(8 if end == "cls" else len(data))
+    return units
 
 
 @pytest.fixture(scope="module")
 def members(tmp_path_factory):
-    """Shards of .npy members, which say how large they are only where they are read; decoded bytes."""
+    """Shards of .npy members, which say how large they are only where they are read; as in `sets`."""
     folder, draw = tmp_path_factory.mktemp("members"), np.random.default_rng(3)
     found = {}
     for name, sizes in (("equal", np.full(FILES, 250)), ("unequal", draw.integers(20, 480, FILES))):
@@ -73,7 +76,8 @@ def members(tmp_path_factory):
                 member.size = data.tell()
                 data.seek(0)
                 archive.addfile(member, data)
-        found[name] = ({"source.kind": "tar", "source.path": folder / f"{name}.tar"}, int(sizes.sum()) * 4)
+        found[name] = ({"source.kind": "tar", "source.path": folder / f"{name}.tar"},
+                       int(sizes.sum()) * 4, sizes * 4)
     return found
 
 
@@ -89,7 +93,7 @@ def run(result, sets):
     return call
 
 
-@pytest.mark.parametrize("name", ("equal", "unequal", "texts", "npy", "tar"))
+@pytest.mark.parametrize("name", ("equal", "unequal", "texts", "specks", "npy", "tar"))
 def test_the_same_batches_with_every_policy_and_size(run, sets, name):
     total = sets[name][1]
     want = run(name, memory_cache="off")["checksum"]
@@ -141,8 +145,65 @@ def test_of_a_subset_nothing_else_is_read_or_kept(run, sets, tmp_path, name, shu
         assert found["cache"]["bytes"] - (52 << 10) <= 1.05 * want["epochs"][0]["bytes_read"]
 
 
-@pytest.mark.parametrize("name", ("equal", "unequal"))
+def smallest_in(units, size):
+    """How many fit, the smallest first."""
+    return int(np.searchsorted(np.cumsum(np.sort(units)), size, "right"))
+
+
+@pytest.mark.parametrize("name", ("unequal", "texts", "npy", "tar", "members"))
+def test_fill_keeps_the_smallest_and_wastes_little(run, sets, members, name):
+    """Loading costs something each: so what is smallest saves most time per byte."""
+    source, total, units = (members["unequal"] if name == "members" else sets[name])
+    found = run(source, workers=1, memory_cache=total // 2 + FIXED + 37 * len(units))
+    cache, first, last = found["cache"], found["epochs"][0], found["epochs"][-1]
+    assert cache["policy"] == "fill" and cache["evictions"] == 0
+    assert smallest_in(units, total / 2 / 1.05) <= cache["items"] <= smallest_in(units, total / 2 * 1.05)
+    assert cache["items"] > 0.55 * len(units)
+    assert last["hits"] == found["epochs"][1]["hits"] == cache["items"]
+    if name in ("unequal", "texts"):  # no headers
+        kept = np.sort(units)[:cache["items"]].sum()
+        assert first["bytes_read"] == total, "nothing is read twice"
+        assert last["bytes_read"] == pytest.approx(total - kept, rel=0.02)
+
+
+def test_of_a_subset_the_smallest_are_kept(run, sets, tmp_path):
+    """Pages are for what the list has, and for nothing else."""
+    path, units = tmp_path / "subset", sets["unequal"][2][::3]
+    path.write_text("".join(f"{number}\n" for number in range(0, FILES, 3)))
+    found = run("unequal", workers=1, memory_cache=sum(units) // 2 + FIXED + 37 * FILES,
+                **{"order.subset": path})
+    assert found["cache"]["items"] >= smallest_in(units, sum(units) / 2 / 1.05) > 0.6 * len(units)
+    assert found["epochs"][-1]["hits"] == found["cache"]["items"]
+
+
+def test_preload_passes_over_what_has_no_page(run, sets):
+    """The largest come first; smaller ones still have room."""
+    units = sets["falling"][2]
+    for more in ({}, {"memory_preload": "true"}):
+        found = run("falling", workers=1, memory_cache=sum(units) // 2 + FIXED + 37 * FILES, **more)
+        assert found["cache"]["items"] >= smallest_in(units, sum(units) / 2 / 1.05), more
+    assert [epoch["hits"] for epoch in found["epochs"]] == [found["cache"]["items"]] * 3
+
+
+def test_a_plan_knows_that_the_smallest_are_kept(run, result, sets):
+    source, total, units = sets["unequal"]
+    size = total // 2 + 37 * FILES + (400 << 10)
+    settings = [part for key, value in {**source, "memory.cache": size, "batch.collate": "ragged",
+                                        "memory.budget": "128MiB"}.items()
+                for part in ("--set", f"{key}={value}")]
+    curve = result("plan", *settings)["curve"]
+    found = run("unequal", memory_cache=size, memory_share="job")
+    assert found["epochs"][-1]["hits"] / FILES == pytest.approx(curve["planned"]["fill"]["hit_rate"],
+                                                                abs=0.02)
+    for point in curve["points"][:-1]:
+        want = smallest_in(units, point["share"] * total) / FILES
+        assert point["fill"]["hit_rate"] == pytest.approx(want, abs=0.02)
+        assert point["fill"]["bytes_read"] == pytest.approx((1 - point["share"]) * total)
+
+
+@pytest.mark.parametrize("name", ("equal", "specks"))
 def test_what_is_not_kept_is_read_alone(run, sets, name):
+    """Of specks blocks keep more than single pages would: what an entry takes is much of one."""
     total = sets[name][1]
     found = run(name, workers=1, memory_cache=int(total * 0.5) + FIXED)
     hits = [epoch["hits"] for epoch in found["epochs"][1:]]
@@ -185,7 +246,7 @@ def test_where_neighbours_may_have_no_use_each_has_a_page(run, sets, tmp_path):
 @pytest.mark.parametrize("policy", ("fill", "lru", "next-use"))
 @pytest.mark.parametrize("name", ("equal", "unequal"))
 def test_members_whose_size_is_a_guess_waste_little(run, members, name, policy):
-    source, total = members[name]
+    source, total, units = members[name]
     want = run(source, memory_cache="off")["checksum"]
     for share in (0.5, 1.05):
         found = run(source, workers=1, memory_policy=policy,
@@ -193,8 +254,10 @@ def test_members_whose_size_is_a_guess_waste_little(run, members, name, policy):
         assert found["checksum"] == want
         if share > 1:
             assert found["epochs"][-1]["misses"] == 0 and found["cache"]["items"] == FILES
-        else:  # of unequal ones fill prefers the smallest
+        elif policy == "lru":
             assert found["cache"]["items"] >= 0.97 * FILES / 2 / 1.05
+        else:
+            assert found["cache"]["items"] >= smallest_in(units, total / 2 / 1.05)
 
 
 def test_members_without_values_are_no_riddle(run, tmp_path):
