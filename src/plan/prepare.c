@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 
+#include "base/mix.h"
 #include "base/size.h"
 #include "cache/cache.h"
 #include "memory/host.h"
@@ -236,9 +237,13 @@ static void choose_rack(const struct fb_config *config, const struct fb_source *
     struct fb_census census = { .steps = { { .units = 0 } } };
     bool tiny = source->unit_bytes_total / fb_max(1, source->unit_count) < FB_SMALL_BYTES;
     bool known = source->unit_count && source->ops->extent(source, 0).known == FB_EXTENT_EXACT;
-    bool chosen = config->order_subset || (config->order_weights && !uses_all(source, order));
+    bool parted = is_parted(config, ranks);
+    bool chosen = parted || config->order_subset ||
+                  (config->order_weights && !uses_all(source, order));
+    /* Which part of a node's is this rank's alone is not known. */
     bool rising = !swaps(fb_prepare_policy(config, source, ranks), source, order) &&
-                  !is_parted(config, ranks) && (!chosen || fb_blocks_can_choose(source));
+                  !(parted && config->memory_share == FB_SHARE_OFF) &&
+                  (!chosen || fb_blocks_can_choose(source));
     uint64_t covered = fb_cache_units_covered(source->unit_count, cache);
 
     if (!tiny || (known && fb_source_unit_bytes(source)) ||
@@ -246,7 +251,9 @@ static void choose_rack(const struct fb_config *config, const struct fb_source *
         return;
     fb_rack_choose(&keeping->rack, &census, rising);
     if (rising && chosen)
-        keeping->list = config->order_subset ? fb_order_list(order) : fb_order_identity(order);
+        keeping->list = config->order_subset && !parted
+                            ? fb_order_list(order)
+                            : fb_mix2(fb_order_identity(order), ranks->node);
 }
 
 /* Would so many bytes keep more units in this rack than in these blocks? A rack has an index of all

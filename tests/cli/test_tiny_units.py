@@ -176,6 +176,18 @@ def test_of_a_subset_the_smallest_are_kept(run, sets, tmp_path):
     assert found["epochs"][-1]["hits"] == found["cache"]["items"]
 
 
+@pytest.mark.parametrize("policy", ("auto", "fill"))
+def test_of_a_node_s_part_the_smallest_are_kept(run, sets, policy):
+    """order.sticky: what the other node has needs no page here."""
+    units = sets["unequal"][2]
+    found = run("unequal", memory_cache=sum(units) // 4 + 37 * FILES + (350 << 10), memory_share="job",
+                memory_policy=policy, **{"order.sticky": "node", "order.rank": 0, "order.world": 2,
+                                         "memory.ranks_here": 1})
+    assert found["samples"] == 3 * FILES // 2
+    assert 0.62 * FILES / 2 < found["cache"]["items"] < 0.72 * FILES / 2
+    assert found["epochs"][-1]["hits"] == found["cache"]["items"]
+
+
 def test_preload_passes_over_what_has_no_page(run, sets):
     """The largest come first; smaller ones still have room."""
     units = sets["falling"][2]
