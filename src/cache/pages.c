@@ -32,10 +32,10 @@ static void bit_clear(struct fb_segment *segment, uint64_t page)
     atomic_fetch_and(&segment->summary[word / 64], ~((uint64_t)1 << word % 64));
 }
 
-/* The lowest page below `limit` whose bit is clear; `limit` if there is none. */
-static uint64_t find_clear(const struct fb_segment *segment, uint64_t limit)
+/* The lowest page of [from, limit) whose bit is clear; `limit` if there is none. */
+static uint64_t find_clear(const struct fb_segment *segment, uint64_t from, uint64_t limit)
 {
-    for (uint64_t group = 0; group * 4096 < limit; group++) {
+    for (uint64_t group = from / 4096; group * 4096 < limit; group++) {
         uint64_t open = ~atomic_load(&segment->summary[group]);
 
         while (open) {
@@ -44,6 +44,8 @@ static uint64_t find_clear(const struct fb_segment *segment, uint64_t limit)
             if (word * 64 >= limit)
                 return limit;
             clear = ~atomic_load(&segment->bits[word]);
+            if (word * 64 < from)
+                clear = from - word * 64 < 64 ? clear >> from % 64 << from % 64 : 0;
             if (clear)
                 return fb_min(word * 64 + (uint64_t)__builtin_ctzll(clear), limit);
             open &= open - 1;
@@ -52,8 +54,18 @@ static uint64_t find_clear(const struct fb_segment *segment, uint64_t limit)
     return limit;
 }
 
-/* A page of a size below `limit` whose bit is clear; `limit` if none was found. */
-static uint64_t find_of_size(struct fb_segment *segment, uint32_t size, uint64_t limit)
+/* A page of a size below `limit` whose bit is clear; `limit` if there is none. */
+static uint64_t find_rising(const struct fb_segment *segment, uint32_t size, uint64_t limit)
+{
+    const struct fb_rack_map *map = &segment->layout.rack;
+    uint64_t begin = fb_rack_page(map, size, 0), end = begin + fb_rack_below(map, size, limit);
+    uint64_t page = find_clear(segment, begin, end);
+
+    return page < end ? page : limit;
+}
+
+/* The same, where pages of a size lie here and there: some of them are looked at. */
+static uint64_t find_mixed(struct fb_segment *segment, uint32_t size, uint64_t limit)
 {
     const struct fb_rack_map *map = &segment->layout.rack;
     uint64_t count = fb_rack_below(map, size, limit), page = limit;
@@ -70,6 +82,12 @@ static uint64_t find_of_size(struct fb_segment *segment, uint32_t size, uint64_t
     return found ? page : limit;
 }
 
+static uint64_t find_of_size(struct fb_segment *segment, uint32_t size, uint64_t limit)
+{
+    return segment->geometry.rack.rising ? find_rising(segment, size, limit)
+                                         : find_mixed(segment, size, limit);
+}
+
 static uint64_t find_free(struct fb_segment *segment, uint64_t bytes, bool larger, uint64_t limit)
 {
     const struct fb_rack *rack = &segment->geometry.rack;
@@ -77,7 +95,7 @@ static uint64_t find_free(struct fb_segment *segment, uint64_t bytes, bool large
     uint64_t page = limit;
 
     if (!rack->sizes)
-        return find_clear(segment, limit);
+        return find_clear(segment, 0, limit);
     if (size < rack->sizes)
         page = find_of_size(segment, size, limit);
     while (larger && page == limit && fb_rack_may_hold(rack, ++size, bytes))

@@ -1,5 +1,5 @@
 /*
- * pages.h -- pages of one size: who owns each, and where a free one is.
+ * pages.h -- who owns each page, and where a free one is.
  *
  * owner of a page:  0 free | unit + 1 | held by a member (it is giving the memory back)
  *
@@ -8,9 +8,9 @@
  * clear bit of an owned page costs one failed swap. The limit is a page number: pages below it may
  * be used, so the bound needs no counter that a death could falsify.
  *
- * In a rack (rack.h) a page is looked for among those of its size only, from where one was last
- * found or freed, and after a few that are taken the answer is that there is none: then something is
- * evicted, which frees one, and the next search goes on behind.
+ * In a rack (rack.h) a page is looked for among those of its size only; in a mixed one from where
+ * one was last found or freed, and after a few that are taken the answer is that there is none: then
+ * something is evicted, which frees one, and the next search goes on behind.
  */
 #ifndef FB_CACHE_PAGES_H
 #define FB_CACHE_PAGES_H

@@ -191,6 +191,8 @@ static bool map_mixed(const struct fb_rack *rack, struct fb_rack_map *map)
             if (rack->size_of[place] == size)
                 map->mixed.places[filled++] = (uint16_t)place;
         map->mixed.first[size + 1] = (uint16_t)filled;
+        if (filled == map->mixed.first[size])
+            return false;
     }
     return true;
 }

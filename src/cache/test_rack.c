@@ -207,6 +207,10 @@ static void garbage_is_no_rack(void **state)
     rack = good;
     rack.bytes[3] = rack.bytes[2];
     assert_false(fb_rack_map_make(&rack, &map));
+    rack = good;
+    for (unsigned place = 0; place < FB_RACK_PAGES; place++)
+        rack.size_of[place] = 0; /* the others have no page */
+    assert_false(fb_rack_map_make(&rack, &map));
     rack_of(&good, UNITS, even, true);
     assert_true(fb_rack_map_make(&good, &map));
     rack = good;
@@ -217,16 +221,22 @@ static void garbage_is_no_rack(void **state)
     assert_false(fb_rack_map_make(&rack, &map));
 }
 
-static struct fb_cache *open_rack(struct fb_budget *budget, struct fb_rack *rack, sizes_fn *size_of,
-                                  int policy, uint64_t limit)
+static struct fb_cache *open_rack_of(struct fb_budget *budget, struct fb_rack *rack,
+                                     sizes_fn *size_of, int policy, bool rising, uint64_t limit)
 {
     struct fb_cache_options options = options_of(budget, policy, UNITS, 0, limit);
 
-    rack_of(rack, UNITS, size_of, policy == FB_POLICY_FILL);
+    rack_of(rack, UNITS, size_of, rising);
     options.unit_bytes_median = 1000;
     options.unit_bytes_max = FB_RACK_BYTES_MAX;
     options.rack = rack;
     return open_of(&options);
+}
+
+static struct fb_cache *open_rack(struct fb_budget *budget, struct fb_rack *rack, sizes_fn *size_of,
+                                  int policy, uint64_t limit)
+{
+    return open_rack_of(budget, rack, size_of, policy, policy == FB_POLICY_FILL, limit);
 }
 
 static void pages_and_bytes_of(int policy)
@@ -397,32 +407,38 @@ static void room_is_known_before_anything_is_read(void **state)
     fb_budget_free(budget);
 }
 
+static void all_are_kept(sizes_fn *size_of, bool rising)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    uint64_t bytes = 0, giants = 0, refused[3] = { 0 };
+    struct fb_rack rack;
+    struct fb_cache *cache;
+
+    for (uint64_t unit = 0; unit < UNITS; unit++)
+        bytes += size_of(unit);
+    cache = open_rack_of(budget, &rack, size_of, FB_POLICY_FILL, rising,
+                         bytes + bytes / (rising ? 20 : 6) + fb_cache_index_bytes(UNITS, false));
+    for (uint64_t unit = 0; unit < UNITS; unit++)
+        giants += fb_rack_size_for(&rack, size_of(unit)) == rack.sizes;
+    for (size_t epoch = 0; epoch < 3; epoch++)
+        for (uint64_t unit = 0; unit < UNITS; unit++)
+            refused[epoch] += use(cache, unit, size_of(unit), 0) == FB_CACHE_MISS;
+    /* Mixed, a search looks at some pages only; the next one goes on where it ended. */
+    assert_true(refused[0] <= giants + (rising ? 0 : UNITS / 100));
+    assert_int_equal(refused[2], giants);
+    assert_true(!rising || !giants);
+    audit(cache, 1);
+    fb_cache_close(cache);
+    fb_budget_free(budget);
+}
+
 /* Whatever the sizes: no page of a size is wanted while there is room for all. */
 static void all_are_kept_where_there_is_room_for_all(void **state)
 {
     (void)state;
     for (size_t kind = 0; kind < sizeof(kinds) / sizeof(*kinds); kind++) {
-        struct fb_budget *budget = budget_of(MUCH);
-        sizes_fn *size_of = kinds[kind].size_of;
-        uint64_t bytes = 0, giants = 0, refused[3] = { 0 };
-        struct fb_rack rack;
-        struct fb_cache *cache;
-
-        for (uint64_t unit = 0; unit < UNITS; unit++)
-            bytes += size_of(unit);
-        cache = open_rack(budget, &rack, size_of, FB_POLICY_FILL,
-                          bytes + bytes / 6 + fb_cache_index_bytes(UNITS, false));
-        for (uint64_t unit = 0; unit < UNITS; unit++)
-            giants += fb_rack_size_for(&rack, size_of(unit)) == rack.sizes;
-        for (size_t epoch = 0; epoch < 3; epoch++)
-            for (uint64_t unit = 0; unit < UNITS; unit++)
-                refused[epoch] += use(cache, unit, size_of(unit), 0) == FB_CACHE_MISS;
-        /* A search looks at some pages only; the next one goes on where it ended. */
-        assert_true(refused[0] <= giants + UNITS / 100);
-        assert_int_equal(refused[2], giants);
-        audit(cache, 1);
-        fb_cache_close(cache);
-        fb_budget_free(budget);
+        all_are_kept(kinds[kind].size_of, false);
+        all_are_kept(kinds[kind].size_of, true);
     }
 }
 
@@ -461,6 +477,8 @@ static void what_fits_no_page_is_not_kept(void **state)
 
     (void)state;
     assert_int_equal(use(cache, 1, 701, 0), FB_CACHE_MISS);
+    assert_false(fb_cache_has_room(cache, 701));
+    assert_true(fb_cache_has_room(cache, 700));
     assert_int_equal(use(cache, 1, 700, 0), FB_CACHE_FILL);
     assert_int_equal(use(cache, 1, 700, 0), FB_CACHE_HIT);
     audit(cache, 1);

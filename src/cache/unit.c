@@ -301,11 +301,12 @@ bool fb_cache_has_room(struct fb_cache *cache, uint64_t bytes)
 
     if (!atomic_load(cache->alive))
         return false;
-    limit = fb_limit_pages(cache);
     most = fb_limit_most(cache);
+    if (!may_have_room(segment, bytes, most))
+        return false;
+    limit = fb_limit_pages(cache);
     more = pages_to_grow(segment, bytes, fb_pages_for(segment, bytes), limit);
-    return may_have_room(segment, bytes, most) &&
-           (fb_page_any(segment, bytes, true, limit) || (more && limit + more <= most));
+    return fb_page_any(segment, bytes, true, limit) || (more && limit + more <= most);
 }
 
 bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, bool *lost,
