@@ -227,16 +227,23 @@ static bool take_census(const struct fb_source *source, const struct fb_order *o
     return true;
 }
 
-/* Pages for tiny units of unequal size. Where none takes another's place the smallest have theirs
- * first: loading costs something each and something per byte, so they save most time per byte. That
- * takes to know which are used, for a page is no other's. */
+/* Are units tiny, and not known to be equal? Equal ones have a page each as it is. */
+static bool wants_rack(const struct fb_source *source)
+{
+    uint64_t mean = source->unit_bytes_total / fb_max(1, source->unit_count);
+    bool known = source->unit_count && source->ops->extent(source, 0).known == FB_EXTENT_EXACT;
+
+    return mean < FB_SMALL_BYTES && !(known && fb_source_unit_bytes(source));
+}
+
+/* Where no unit takes another's place the smallest have their pages first: loading costs something
+ * each and something per byte, so they save most time per byte. A page is then no other's: it has to
+ * be known which units are used. */
 static void choose_rack(const struct fb_config *config, const struct fb_source *source,
                         const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
                         struct fb_keeping *keeping)
 {
     struct fb_census census = { .steps = { { .units = 0 } } };
-    bool tiny = source->unit_bytes_total / fb_max(1, source->unit_count) < FB_SMALL_BYTES;
-    bool known = source->unit_count && source->ops->extent(source, 0).known == FB_EXTENT_EXACT;
     bool parted = is_parted(config, ranks);
     bool chosen = parted || config->order_subset ||
                   (config->order_weights && !uses_all(source, order));
@@ -246,8 +253,7 @@ static void choose_rack(const struct fb_config *config, const struct fb_source *
                   (!chosen || fb_blocks_can_choose(source));
     uint64_t covered = fb_cache_units_covered(source->unit_count, cache);
 
-    if (!tiny || (known && fb_source_unit_bytes(source)) ||
-        !take_census(source, rising && chosen ? order : NULL, covered, &census))
+    if (!take_census(source, rising && chosen ? order : NULL, covered, &census))
         return;
     fb_rack_choose(&keeping->rack, &census, rising);
     if (rising && chosen)
@@ -257,7 +263,7 @@ static void choose_rack(const struct fb_config *config, const struct fb_source *
 }
 
 /* Would so many bytes keep more units in this rack than in these blocks? A rack has an index of all
- * units, blocks of some hundred bytes' ones keep more. */
+ * units: of those of some hundred bytes blocks keep more. */
 static bool keeps_more(const struct fb_config *config, const struct fb_source *source,
                        const struct fb_ranks *ranks, uint64_t cache,
                        const struct fb_keeping *keeping)
@@ -295,7 +301,8 @@ void fb_prepare_keeping(const struct fb_config *config, const struct fb_source *
         keeping->list = fb_order_list(order);
         return;
     }
-    choose_rack(config, source, order, ranks, cache, keeping);
+    if (wants_rack(source))
+        choose_rack(config, source, order, ranks, cache, keeping);
     if (blocks->count && !swaps(fb_prepare_policy(config, source, ranks), source, order) &&
         !keeps_more(config, source, ranks, cache, keeping)) {
         keeping->rack.sizes = 0;

@@ -3,6 +3,7 @@ import json
 import os
 import time
 
+import numpy as np
 import pytest
 
 RANKS = 4
@@ -16,19 +17,9 @@ def test_ranks_share_one_cache(result, running, tmp_path, share):
     # The index and what each process has for itself are part of the size. That they are one job is
     # told by their process group, where no launcher names it.
     limit = int(FILES * (BYTES * share + 37)) + (1000 << 10)
-    settings = {"source.kind": "bin", "source.path": f"{folder}/*.bin", "order.world": RANKS,
-                "memory.ranks_here": RANKS, "memory.budget": "256MiB", "memory.cache": limit,
-                "memory.policy": "fill", "batch.size": 4, "workers": 1, "monitor.every": 1000000}
-    given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    runs = [running(*given, "--set", f"order.rank={rank}", "--epochs", 1000000, "--json",
-                    name=f"rank{rank}") for rank in range(RANKS)]
+    runs = ranks(running, folder, limit)
     cache = settled(runs)
-    before = counts(runs)
-    for run in runs:
-        begin = run.look()["epoch"]
-        run.until(lambda now: now["epoch"] >= begin + 20)
-    after = counts(runs)
-    hits, misses, read = (b - a for a, b in zip(before, after))
+    hits, misses, read = counts_of_epochs(runs, 20)
     held = cache["items"] / FILES
     assert abs(held - share) < 0.15, "the cache has another size"
     assert hits / (hits + misses) == pytest.approx(held, abs=0.01)
@@ -39,6 +30,40 @@ def test_ranks_share_one_cache(result, running, tmp_path, share):
     files = {(status.st_dev, status.st_ino): status.st_blocks * 512
              for run in runs for status in memory_files(run.pid)}
     assert len(files) == 1 and sum(files.values()) <= limit
+
+
+def test_ranks_share_the_smallest_of_tiny_files(running, tmp_path):
+    """In a cache too small for all of them, whoever comes first."""
+    files = 4000
+    sizes = np.random.default_rng(6).integers(5, 130, files) * 16
+    for number, size in enumerate(sizes):
+        (tmp_path / f"{number:04d}.bin").write_bytes(os.urandom(size))
+    limit = int(sizes.sum() // 2 + 37 * files) + (1000 << 10)
+    runs = ranks(running, tmp_path, limit, **{"batch.collate": "ragged"})
+    cache = settled(runs)
+    hits, misses, read = counts_of_epochs(runs, 20)
+    kept = np.sort(sizes)[:cache["items"]].sum()
+    assert hits / (hits + misses) == pytest.approx(cache["items"] / files, abs=0.01)
+    assert 0.6 * files < cache["items"] < 0.95 * files
+    assert read / (hits + misses) == pytest.approx((sizes.sum() - kept) / files, rel=0.05)
+    assert cache["members"] == RANKS and cache["bytes"] <= cache["limit_bytes"] <= limit
+
+
+def ranks(running, folder, limit, **more):
+    settings = {"source.kind": "bin", "source.path": f"{folder}/*.bin", "order.world": RANKS,
+                "memory.ranks_here": RANKS, "memory.budget": "256MiB", "memory.cache": limit,
+                "memory.policy": "fill", "batch.size": 4, "workers": 1, "monitor.every": 1000000, **more}
+    given = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
+    return [running(*given, "--set", f"order.rank={rank}", "--epochs", 1000000, "--json",
+                    name=f"rank{rank}") for rank in range(RANKS)]
+
+
+def counts_of_epochs(runs, epochs):
+    before = counts(runs)
+    for run in runs:
+        begin = run.look()["epoch"]
+        run.until(lambda now: now["epoch"] >= begin + epochs)
+    return [b - a for a, b in zip(before, counts(runs))]
 
 
 def settled(runs):
