@@ -268,19 +268,19 @@ static bool keeps_more(const struct fb_config *config, const struct fb_source *s
                        const struct fb_ranks *ranks, uint64_t cache,
                        const struct fb_keeping *keeping)
 {
-    bool shared = config->memory_share != FB_SHARE_OFF;
-    uint64_t index = fb_cache_index_bytes(source->unit_count, shared);
+    uint64_t covered = fb_cache_units_covered(source->unit_count, cache);
+    uint64_t index = fb_cache_index_bytes(covered, config->memory_share != FB_SHARE_OFF);
     uint64_t bytes = fb_prepare_together(config, ranks, cache);
     const struct fb_blocks *blocks = &keeping->blocks;
+    uint64_t chosen = blocks->choice.count * source->field_count;
     struct fb_rack_map map;
-    double part, units;
+    double part;
 
-    if (!fb_rack_map_make(&keeping->rack, &map) || !map.rack.rising || bytes <= index ||
-        fb_cache_units_covered(source->unit_count, cache) < source->unit_count)
+    if (!fb_rack_map_make(&keeping->rack, &map) || !map.rack.rising || bytes <= index)
         return false;
-    units = map.rack.ends[map.rack.sizes - 1];
     part = (double)bytes / (double)room_for(config, blocks->bytes_total, blocks->count);
-    return (double)fb_rack_pages_in(&map, bytes - index, 0) > part * units;
+    return (double)fb_rack_pages_in(&map, bytes - index, 0) >
+           part * (double)(chosen ? chosen : source->unit_count);
 }
 
 /* Blocks have the smallest index, so where all fit they are best. In a smaller cache they stay where
