@@ -135,7 +135,7 @@ bool fb_page_free(struct fb_segment *segment, uint64_t page, uint32_t owner)
     if (!atomic_compare_exchange_strong(&segment->owners[page], &owner, 0))
         return false;
     bit_clear(segment, page);
-    if (segment->geometry.rack.sizes) {
+    if (segment->geometry.rack.sizes && !segment->geometry.rack.rising) {
         uint32_t size = fb_rack_size_at(&segment->layout.rack, page);
 
         atomic_store_explicit(&segment->free_hints[size], page, memory_order_relaxed);

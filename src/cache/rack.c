@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/search.h"
 #include "base/size.h"
 
 #define LOST_PART 40 /* of the bytes: lost to a page larger than its unit, if that makes sizes fewer */
@@ -204,9 +205,10 @@ static bool map_rising(const struct fb_rack *rack, struct fb_rack_map *map)
     for (unsigned size = 0; size < rack->sizes; size++) {
         if (rack->ends[size] <= page)
             return false;
-        map->begins[size] = at;
         at += (rack->ends[size] - page) * rack->bytes[size];
         page = rack->ends[size];
+        map->rising.ends[size] = page;
+        map->rising.stops[size] = at;
     }
     return true;
 }
@@ -245,28 +247,21 @@ bool fb_rack_may_hold(const struct fb_rack *rack, uint32_t size, uint64_t bytes)
            (rack->bytes[size] <= bytes + fb_max(bytes, 64) || size == fb_rack_size_for(rack, bytes));
 }
 
-/* The first page of a size, rising. */
-static uint64_t begin_of(const struct fb_rack *rack, uint32_t size)
+/* Where the pages of a size begin, rising: at which page, and at which byte. */
+static uint64_t first_page(const struct fb_rack_map *map, uint32_t size)
 {
-    return size ? rack->ends[size - 1] : 0;
+    return size ? map->rising.ends[size - 1] : 0;
+}
+
+static uint64_t first_byte(const struct fb_rack_map *map, uint32_t size)
+{
+    return size ? map->rising.stops[size - 1] : 0;
 }
 
 uint32_t fb_rack_size_at(const struct fb_rack_map *map, uint64_t page)
 {
-    const struct fb_rack *rack = &map->rack;
-    uint32_t low = 0, high = rack->sizes - 1;
-
-    if (!rack->rising)
-        return rack->size_of[page % FB_RACK_PAGES];
-    while (low < high) {
-        uint32_t middle = (low + high) / 2;
-
-        if (rack->ends[middle] <= page)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return map->rack.rising ? (uint32_t)fb_stretch_of(map->rising.ends, map->rack.sizes, page)
+                            : map->rack.size_of[page % FB_RACK_PAGES];
 }
 
 uint64_t fb_rack_at(const struct fb_rack_map *map, uint64_t page)
@@ -277,7 +272,7 @@ uint64_t fb_rack_at(const struct fb_rack_map *map, uint64_t page)
         return page / FB_RACK_PAGES * map->mixed.at[FB_RACK_PAGES] +
                map->mixed.at[page % FB_RACK_PAGES];
     size = fb_rack_size_at(map, page);
-    return map->begins[size] + (page - begin_of(&map->rack, size)) * map->rack.bytes[size];
+    return first_byte(map, size) + (page - first_page(map, size)) * map->rack.bytes[size];
 }
 
 static uint64_t mixed_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit)
@@ -296,16 +291,16 @@ static uint64_t mixed_below(const struct fb_rack_map *map, uint32_t size, uint64
     return limit / FB_RACK_PAGES * (end - first) + (low - first);
 }
 
-static uint64_t rising_below(const struct fb_rack *rack, uint32_t size, uint64_t limit)
+static uint64_t rising_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit)
 {
-    uint64_t begin = begin_of(rack, size);
+    uint64_t first = first_page(map, size);
 
-    return fb_max(fb_min(limit, rack->ends[size]), begin) - begin;
+    return fb_max(fb_min(limit, map->rising.ends[size]), first) - first;
 }
 
 uint64_t fb_rack_below(const struct fb_rack_map *map, uint32_t size, uint64_t limit)
 {
-    return map->rack.rising ? rising_below(&map->rack, size, limit) : mixed_below(map, size, limit);
+    return map->rack.rising ? rising_below(map, size, limit) : mixed_below(map, size, limit);
 }
 
 uint64_t fb_rack_page(const struct fb_rack_map *map, uint32_t size, uint64_t n)
@@ -313,7 +308,7 @@ uint64_t fb_rack_page(const struct fb_rack_map *map, uint32_t size, uint64_t n)
     unsigned first, each;
 
     if (map->rack.rising)
-        return begin_of(&map->rack, size) + n;
+        return first_page(map, size) + n;
     first = map->mixed.first[size];
     each = map->mixed.first[size + 1] - first;
     return n / each * FB_RACK_PAGES + map->mixed.places[first + n % each];
@@ -323,19 +318,20 @@ uint64_t fb_rack_next(const struct fb_rack_map *map, uint32_t size, uint64_t lim
 {
     uint64_t page = fb_rack_page(map, size, fb_rack_below(map, size, limit));
 
-    return map->rack.rising && page >= map->rack.ends[size] ? UINT64_MAX : page;
+    return map->rack.rising && page >= map->rising.ends[size] ? UINT64_MAX : page;
 }
 
-static uint64_t rising_pages_in(const struct fb_rack *rack, uint64_t bytes, uint64_t tables)
+/* For every page that is taken the limit is asked for: one division, not one for each size. */
+static uint64_t rising_pages_in(const struct fb_rack_map *map, uint64_t bytes, uint64_t tables)
 {
-    for (uint32_t size = 0; size < rack->sizes; size++) {
-        uint64_t begin = begin_of(rack, size), each = rack->bytes[size] + tables;
+    uint32_t size = 0, last = map->rack.sizes - 1;
+    uint64_t first;
 
-        if (bytes / each < rack->ends[size] - begin)
-            return begin + bytes / each;
-        bytes -= (rack->ends[size] - begin) * each;
-    }
-    return rack->ends[rack->sizes - 1];
+    while (size < last && map->rising.stops[size] + map->rising.ends[size] * tables <= bytes)
+        size++;
+    first = first_page(map, size);
+    bytes -= first_byte(map, size) + first * tables;
+    return fb_min(first + bytes / (map->rack.bytes[size] + tables), map->rising.ends[size]);
 }
 
 static uint64_t mixed_pages_in(const uint32_t *at, uint64_t bytes, uint64_t tables)
@@ -355,7 +351,7 @@ static uint64_t mixed_pages_in(const uint32_t *at, uint64_t bytes, uint64_t tabl
 
 uint64_t fb_rack_pages_in(const struct fb_rack_map *map, uint64_t bytes, uint64_t tables)
 {
-    return map->rack.rising ? rising_pages_in(&map->rack, bytes, tables)
+    return map->rack.rising ? rising_pages_in(map, bytes, tables)
                             : mixed_pages_in(map->mixed.at, bytes, tables);
 }
 

@@ -11,8 +11,8 @@
  *     | 640 | 96 | 1216 | 640 | 160 | ...          | 640 | 96 | 1216 | 640 | 160 | ...
  *     page 0   1    2      3     4                 FB_RACK_PAGES    + 1    + 2
  *
- *   rising    for fill, where the smallest units save most time per byte: a page for each unit, the
- *             smallest first. So whatever limit there is, those below it are the smallest.
+ *   rising    for fill, and where else no unit takes another's place: a page for each unit, the
+ *             smallest first. They save most time per byte, and are below whatever limit there is.
  *
  *     | 96 | 96 | ... | 160 | 160 | ...            | 640 | 640 | ...            | 1216 | ...
  *     page 0  1        ends[0]                     ends[1]
@@ -48,7 +48,10 @@ struct fb_rack_map {
             uint16_t first[FB_RACK_SIZES + 1]; /* those of a size in `places` */
             uint16_t places[FB_RACK_PAGES];    /* of the first size, ascending, then the second */
         } mixed;
-        uint64_t begins[FB_RACK_SIZES]; /* rising: byte of the first page of each size */
+        struct {
+            uint64_t ends[FB_RACK_SIZES];  /* the page behind the last of each size */
+            uint64_t stops[FB_RACK_SIZES]; /* the byte behind it */
+        } rising;
     };
 };
 

@@ -110,7 +110,7 @@ struct fb_segment {
     _Atomic uint32_t *owners, *links;
     _Atomic uint64_t *bits, *summary;
     char *data;
-    _Atomic uint64_t free_hints[FB_RACK_SIZES]; /* a page of each size that may be free */
+    _Atomic uint64_t free_hints[FB_RACK_SIZES]; /* mixed: a page of each size that may be free */
 };
 
 /* Where a page's data begin, and how many bytes it has. */

@@ -40,10 +40,11 @@ static int lay_out(struct fb_pipeline *pipeline, struct fb_hands *hands, struct 
 static bool has_room(struct fb_pipeline *pipeline, struct fb_hands *hands, uint64_t sample)
 {
     const struct fb_source *source = pipeline->options.source;
-    unsigned count = source->ops->parts(source, sample, hands->parts);
+    unsigned count;
 
     if (!fb_cache_has_rack(pipeline->options.cache))
         return true;
+    count = source->ops->parts(source, sample, hands->parts);
     for (unsigned p = 0; p < count; p++) {
         struct fb_extent extent = source->ops->extent(source, hands->parts[p].unit);
 
