@@ -178,12 +178,16 @@ static bool has_strangers(const struct fb_config *config, const struct fb_source
     return config->order_weights && !uses_all(source, order);
 }
 
-/* Does the policy put one unit in the place of another? Not where each is used once an epoch. */
-static bool swaps(int policy, const struct fb_source *source, const struct fb_order *order)
+/* Does it matter which single units are kept? Where the policy puts one in the place of another: not
+ * if each is used once an epoch. And with weights: those drawn most come first, so fill has them. */
+static bool singles_out(const struct fb_config *config, const struct fb_source *source,
+                        const struct fb_order *order, const struct fb_ranks *ranks)
 {
+    int policy = fb_prepare_policy(config, source, ranks);
+
     if (policy == FB_POLICY_NEXT_USE)
         return source->shared_units || !fb_order_once(order);
-    return policy == FB_POLICY_LRU;
+    return policy == FB_POLICY_LRU || config->order_weights;
 }
 
 /* Units with their waste, 5 % at most, and the index. */
@@ -236,19 +240,18 @@ static bool wants_rack(const struct fb_source *source)
     return mean < FB_SMALL_BYTES && !(known && fb_source_unit_bytes(source));
 }
 
-/* Where no unit takes another's place the smallest have their pages first: loading costs something
- * each and something per byte, so they save most time per byte. A page is then no other's: it has to
- * be known which units are used. */
+/* Where all units are as good as each other the smallest have their pages first: loading costs
+ * something each and something per byte, so they save most time per byte. A page is then no other's:
+ * it has to be known which units are used. */
 static void choose_rack(const struct fb_config *config, const struct fb_source *source,
                         const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
                         struct fb_keeping *keeping)
 {
     struct fb_census census = { .steps = { { .units = 0 } } };
     bool parted = is_parted(config, ranks);
-    bool chosen = parted || config->order_subset ||
-                  (config->order_weights && !uses_all(source, order));
+    bool chosen = parted || config->order_subset;
     /* Which part of a node's is this rank's alone is not known. */
-    bool rising = !swaps(fb_prepare_policy(config, source, ranks), source, order) &&
+    bool rising = !singles_out(config, source, order, ranks) &&
                   !(parted && config->memory_share == FB_SHARE_OFF) &&
                   (!chosen || fb_blocks_can_choose(source));
     uint64_t covered = fb_cache_units_covered(source->unit_count, cache);
@@ -284,8 +287,8 @@ static bool keeps_more(const struct fb_config *config, const struct fb_source *s
 }
 
 /* Blocks have the smallest index, so where all fit they are best. In a smaller cache they stay where
- * they are: good enough for a policy that swaps nothing, if a rack does not hold more units; any
- * other goes by single units. */
+ * they are: good enough where one unit is as good as another, if a rack does not hold more of them;
+ * else it goes by single units. */
 void fb_prepare_keeping(const struct fb_config *config, const struct fb_source *source,
                         const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
                         struct fb_keeping *keeping)
@@ -303,7 +306,7 @@ void fb_prepare_keeping(const struct fb_config *config, const struct fb_source *
     }
     if (wants_rack(source))
         choose_rack(config, source, order, ranks, cache, keeping);
-    if (blocks->count && !swaps(fb_prepare_policy(config, source, ranks), source, order) &&
+    if (blocks->count && !singles_out(config, source, order, ranks) &&
         !keeps_more(config, source, ranks, cache, keeping)) {
         keeping->rack.sizes = 0;
         keeping->list = fb_order_list(order);

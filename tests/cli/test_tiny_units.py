@@ -245,6 +245,24 @@ def test_what_makes_room_goes_one_by_one_and_wastes_little(run, sets, tmp_path, 
     assert cache["bytes"] <= cache["limit_bytes"]
 
 
+@pytest.mark.parametrize("name", ("equal", "unequal"))
+def test_fill_keeps_what_is_drawn_most(run, sets, tmp_path, name):
+    """With weights first come are those, one by one: neither a whole block nor the smallest."""
+    path, weights = tmp_path / "weights", np.random.default_rng(7).lognormal(0, 1.5, FILES)
+    path.write_text("".join(f"{weight}\n" for weight in weights))
+    found = run(name, epochs=8, workers=1, memory_policy="fill", **{"order.weights": path},
+                memory_cache=int(0.4 * sets[name][1]) + FIXED + 37 * FILES)
+    kept = found["cache"]["items"]
+    low, high = 0, 1e6  # the time by which so many have come
+    for _ in range(100):
+        time = (low + high) / 2
+        come = 1 - np.exp(-weights * time)
+        low, high = (time, high) if come.sum() < kept else (low, time)
+    hits = sum(epoch["hits"] for epoch in found["epochs"][4:]) / FILES / 4
+    assert 0.36 < kept / FILES < 0.44
+    assert hits == pytest.approx((weights * come).sum() / weights.sum(), abs=0.02) and hits > 0.7
+
+
 def test_where_neighbours_may_have_no_use_each_has_a_page(run, sets, tmp_path):
     """A weight of 0: no blocks, and room for all is room for all of every size."""
     weights = tmp_path / "weights"
