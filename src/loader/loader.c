@@ -144,6 +144,8 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
     }
     fb_prepare_keeping(&loader->config, source, loader->order, &loader->ranks, plan->cache,
                        &keeping);
+    /* First come is what is drawn most: a smaller one in its place would be a worse one. */
+    options.steady = options.policy == FB_POLICY_FILL && loader->config.order_weights;
     keep_as(&options, &keeping);
     loader->blocks = keeping.blocks;
     status = fb_cache_open(&loader->cache, &options, error);

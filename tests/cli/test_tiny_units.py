@@ -15,6 +15,7 @@ def sets(tmp_path_factory):
     folder, draw = tmp_path_factory.mktemp("tiny"), np.random.default_rng(0)
     sizes = {"equal": np.full(FILES, 50), "unequal": draw.integers(5, 130, FILES), "texts": texts(),
              "specks": np.random.default_rng(4).integers(6, 19, FILES),
+             "larger": np.random.default_rng(8).integers(550, 1500, FILES),  # not tiny: in chains
              "falling": np.sort(np.random.default_rng(5).integers(5, 130, FILES))[::-1]}
     found = {}
     for name, rows in sizes.items():
@@ -245,7 +246,7 @@ def test_what_makes_room_goes_one_by_one_and_wastes_little(run, sets, tmp_path, 
     assert cache["bytes"] <= cache["limit_bytes"]
 
 
-@pytest.mark.parametrize("name", ("equal", "unequal"))
+@pytest.mark.parametrize("name", ("equal", "unequal", "larger"))
 def test_fill_keeps_what_is_drawn_most(run, sets, tmp_path, name):
     """With weights first come are those, one by one: neither a whole block nor the smallest."""
     path, weights = tmp_path / "weights", np.random.default_rng(7).lognormal(0, 1.5, FILES)
@@ -259,6 +260,7 @@ def test_fill_keeps_what_is_drawn_most(run, sets, tmp_path, name):
         come = 1 - np.exp(-weights * time)
         low, high = (time, high) if come.sum() < kept else (low, time)
     hits = sum(epoch["hits"] for epoch in found["epochs"][4:]) / FILES / 4
+    assert found["cache"]["evictions"] == 0
     assert 0.36 < kept / FILES < 0.44
     assert hits == pytest.approx((weights * come).sum() / weights.sum(), abs=0.02) and hits > 0.7
 
