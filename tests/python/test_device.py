@@ -88,7 +88,7 @@ def test_a_break_stops_the_thread_and_the_next_iter_starts_again():
     end = time.monotonic() + 5
     while threading.active_count() > before and time.monotonic() < end:
         time.sleep(0.001)
-    assert threading.active_count() == before
+    assert threading.active_count() <= before  # others' threads may end, too
 
 
 def test_its_state_is_of_the_last_batch_it_yielded(config):
