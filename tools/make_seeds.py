@@ -3,6 +3,7 @@
 import io
 import json
 import pathlib
+import re
 import struct
 import zipfile
 import zlib
@@ -113,6 +114,13 @@ def write_config():
     put("config", "anchors", b"a: &x [1, 2]\nb: *x\n")
 
 
+def fields(of, values):
+    """What the governor's log writes of a view or a past: a value by the kind of each."""
+    header = (CORPUS.parents[1] / "src/governor/policy.h").read_text()
+    rows = re.search(rf"#define {of}\(X\)((?:.*\\\n)*.*\n)", header).group(1)
+    return {name: values[kind] for kind, name in re.findall(r"X\(([NTR]), (\w+)\)", rows)}
+
+
 def write_watching():
     """Requests to a loader, lines of a log, a log; a page is made of zeros and texts."""
     put("control", "set", b"set workers=4 prefetch=2 memory.budget=8GiB")
@@ -120,19 +128,9 @@ def write_watching():
     put("control", "bad", b"set batch.size=3 =x y")
     put("recorder", "log", b'{"kind": "start", "n": 1}\n{"kind": "snapshot"}\nnot json\n{"n')
     put("page", "texts", b"\xff" * 64 + b"train\0" + bytes(200) + b"/sys/fs/cgroup/x" + bytes(900))
-    view = ("time_ns limit used cache cache_limit cache_least cache_most slot per_worker workers "
-            "prefetch cpu_share cpus running ready in_flight bytes batches wait_ns delay_ns room left "
-            "swapped_out").split()
-    truths = ("has_cache cache_fixed workers_fixed prefetch_fixed cpu_fixed starved in_group "
-              "alarmed").split()
-    past = ("begun time_ns left used cache swapped_out settle_ns action target pressure_ns "
-            "pressure_cache shrunk warned_ns window_ns window_bytes window_batches window_wait "
-            "window_delay window_idle window_ticks window_ready trial trial_old trial_windows "
-            "rest_ns failures calm").split()
     line = {"kind": "decision", "action": "cache", "from": 9, "to": 1, "reason": "", "figures": "",
-            "view": {**{name: 1 << 28 for name in view}, **{name: True for name in truths},
-                     "stalled": 1.5},
-            "past": {**{name: 0 for name in past}, "falling": 0.5, "rate": 1.0, "trial_rate": 2.0}}
+            "view": fields("FB_VIEW_MAP", {"N": 1 << 28, "T": True, "R": 1.5}),
+            "past": fields("FB_PAST_MAP", {"N": 0, "T": False, "R": 0.5})}
     put("replay", "decision", json.dumps(line).encode())
 
 

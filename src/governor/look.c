@@ -171,6 +171,16 @@ void fb_look_take(struct fb_look *look, const struct fb_governor_options *option
     rates_take(look, now_ns);
 }
 
+/* What of our ledger is there. The other members' part of the cache is no growth of strangers. */
+static uint64_t own_bytes(const struct fb_look *look, const struct fb_governor_options *options)
+{
+    uint64_t anon = fb_host_anon_bytes();
+
+    if (anon == FB_UNKNOWN)
+        return look->budget.used;
+    return anon + (options->cache ? fb_cache_shared_bytes(options->cache) * look->cache.members : 0);
+}
+
 struct fb_view fb_look_view(const struct fb_look *look, const struct fb_governor_options *options,
                             const atomic_bool fixed[FB_FIXED_COUNT], uint64_t now_ns)
 {
@@ -182,6 +192,7 @@ struct fb_view fb_look_view(const struct fb_look *look, const struct fb_governor
         .time_ns = now_ns,
         .limit = look->budget.limit,
         .used = look->budget.used,
+        .own = own_bytes(look, options),
         .cache = look->cache.bytes / fb_max(1, look->cache.members),
         .cache_limit = look->cache.share_bytes,
         .cache_least = options->cache_least,

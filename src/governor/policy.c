@@ -92,16 +92,17 @@ static uint64_t margin(const struct fb_view *now)
 }
 
 /* Bytes a second by which others make less of what is left. Our own growth is no alarm: it ends at
- * the budget. Smoothed, because memory is reserved a moment before it is used. */
+ * the budget. What is reserved does not count but what is there: a slot is filled long after it was
+ * reserved. Smoothed, because both are not read in the same moment: what one look took for others'
+ * the next takes back. */
 static double falling(const struct fb_view *now, const struct fb_past *past)
 {
     double passed = (double)less(now->time_ns, past->time_ns) / (double)SECOND, taken;
-    uint64_t own = fb_max(less(now->used, past->used), less(now->cache, past->cache));
 
     if (!past->begun || past->left == FB_UNKNOWN || now->left == FB_UNKNOWN || passed <= 0)
         return 0;
-    taken = (double)less(less(past->left, now->left), own) / passed;
-    return (past->falling + taken) / 2;
+    taken = (double)past->left - (double)now->left - ((double)now->own - (double)past->own);
+    return fmax(0, (past->falling + taken / passed) / 2);
 }
 
 /* What is missing to the margin, now or soon; 0 if nothing is. *reason says why. */
@@ -542,8 +543,7 @@ struct fb_decision fb_governor_decide(const struct fb_view *now, struct fb_past 
     past->begun = 1;
     past->time_ns = now->time_ns;
     past->left = now->left;
-    past->used = now->used;
-    past->cache = now->cache;
+    past->own = now->own;
     past->swapped_out = now->swapped_out;
     return decision;
 }

@@ -23,6 +23,7 @@
 #define FB_VIEW_MAP(X)                                                                   \
     X(N, time_ns)                                                                        \
     X(N, limit) X(N, used)               /* the ledger */                                \
+    X(N, own)                            /* what of it is there; others' cache, too */   \
     X(N, cache) X(N, cache_limit)        /* bytes it holds, and may */                   \
     X(N, cache_least) X(N, cache_most)   /* its index alone; all it could ever use */    \
     X(N, slot) X(N, per_worker)          /* bytes of one batch, of one worker */         \
@@ -44,7 +45,7 @@
 /* What was done before. All zero at first. */
 #define FB_PAST_MAP(X)                                                                    \
     X(N, begun)                                                                           \
-    X(N, time_ns) X(N, left) X(N, used) X(N, cache) X(N, swapped_out) /* the last view's */ \
+    X(N, time_ns) X(N, left) X(N, own) X(N, swapped_out) /* the last view's */            \
     X(R, falling)                                  /* bytes/s others take, smoothed */    \
     X(N, settle_ns)                                /* nothing more is done before this */ \
     X(N, action) X(N, target)                      /* the last one, until its effect shows */ \

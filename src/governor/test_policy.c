@@ -21,6 +21,7 @@ static struct fb_view quiet(void)
     return (struct fb_view){ .time_ns = 1000 * SECOND,
                              .limit = 256 * FB_MIB,
                              .used = 230 * FB_MIB,
+                             .own = 120 * FB_MIB,
                              .cache = 150 * FB_MIB,
                              .cache_limit = 150 * FB_MIB,
                              .cache_least = FB_MIB,
@@ -80,8 +81,13 @@ static void falls_fast(struct fb_view *now)
 static void our_own_growth(struct fb_view *now)
 {
     now->left = 150 * FB_MIB;
-    now->used += 100 * FB_MIB;
-    now->limit += 100 * FB_MIB;
+    now->own += 100 * FB_MIB; /* it was reserved before */
+}
+static void reserved_beside_others(struct fb_view *now)
+{
+    falls_fast(now);
+    now->used += 20 * FB_MIB; /* nothing of it is there yet */
+    now->cache += 20 * FB_MIB;
 }
 static void cache_is_fixed(struct fb_view *now)
 {
@@ -119,8 +125,7 @@ static void host_swaps(struct fb_view *now)
 static void tasks_stall(struct fb_view *now)
 {
     our_own_growth(now); /* so that only the stalls speak */
-    now->used += 60 * FB_MIB;
-    now->limit += 60 * FB_MIB;
+    now->own += 60 * FB_MIB;
     now->stalled = 25;
     now->left = 90 * FB_MIB;
 }
@@ -150,6 +155,7 @@ static void budget_but_no_host(struct fb_view *now)
 {
     memory_to_spare(now);
     now->used += 130 * FB_MIB;
+    now->own += 130 * FB_MIB;
     now->left = 120 * FB_MIB;
 }
 
@@ -159,6 +165,7 @@ static const struct row rows[] = {
     { "a host is called a host", little_left_on_a_host, FB_ACT_CACHE, 0, "the host is short of memory" },
     { "what will be gone soon counts", falls_fast, FB_ACT_CACHE, 0, "memory is being used up quickly" },
     { "our own growth is no alarm", our_own_growth, FB_ACT_NONE, 0, "" },
+    { "what is reserved hides nobody", reserved_beside_others, FB_ACT_CACHE, 0, "memory is being used up quickly" },
     { "what the user fixed is passed over", cache_is_fixed, FB_ACT_PREFETCH, 4, "the control group is near its limit" },
     { "then from batches in flight", cache_is_empty, FB_ACT_PREFETCH, 4, "the control group is near its limit" },
     { "then from workers", one_batch_left, FB_ACT_WORKERS, 3, "the control group is near its limit" },

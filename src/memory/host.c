@@ -3,6 +3,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdio.h>
@@ -195,17 +196,33 @@ void fb_host_memory_read_in(struct fb_host_memory *memory, const struct fb_host_
     memory->left_bytes = fb_min(memory->available_bytes, level_left(&tightest));
 }
 
-uint64_t fb_host_resident_bytes(void)
+static bool resident_read(uint64_t *all, uint64_t *files)
 {
     FILE *file = fopen("/proc/self/statm", "re");
-    unsigned long long size, resident;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     int read;
 
     if (!file)
-        return FB_UNKNOWN;
-    read = fscanf(file, "%llu %llu", &size, &resident);
+        return false;
+    read = fscanf(file, "%*u %" SCNu64 " %" SCNu64, all, files);
     fclose(file);
-    return read == 2 ? resident * (uint64_t)sysconf(_SC_PAGESIZE) : FB_UNKNOWN;
+    *all *= page;
+    *files *= page;
+    return read == 2;
+}
+
+uint64_t fb_host_resident_bytes(void)
+{
+    uint64_t all = 0, files = 0;
+
+    return resident_read(&all, &files) ? all : FB_UNKNOWN;
+}
+
+uint64_t fb_host_anon_bytes(void)
+{
+    uint64_t all = 0, files = 0;
+
+    return resident_read(&all, &files) ? all - fb_min(all, files) : FB_UNKNOWN;
 }
 
 uint64_t fb_host_pss_anon_bytes(void)

@@ -30,8 +30,9 @@ struct fb_host_groups {
 void fb_host_groups_find(struct fb_host_groups *groups, const char *root);
 void fb_host_memory_read_in(struct fb_host_memory *memory, const struct fb_host_groups *groups,
                             const char *root);
-/* Resident bytes of this process, FB_UNKNOWN if /proc does not say. */
+/* Resident bytes of this process, all and those of no file; FB_UNKNOWN if /proc does not say. */
 uint64_t fb_host_resident_bytes(void);
+uint64_t fb_host_anon_bytes(void);
 /* Pss_Anon of this process from smaps_rollup (14 ms per GiB: not for every batch). */
 uint64_t fb_host_pss_anon_bytes(void);
 /* CPUs this process may run on (affinity and cgroup quota), at least 1. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -334,6 +335,22 @@ static void this_machine_has_memory_and_a_cpu(void **state)
     assert_true(fb_host_pss_anon_bytes() > 4096);
 }
 
+/* A file's pages are none of them, memory is as soon as it is touched. */
+static void anonymous_memory_is_seen_where_it_is_touched(void **state)
+{
+    size_t bytes = 32 * FB_MIB;
+    uint64_t before = fb_host_anon_bytes();
+    char *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    (void)state;
+    assert_true(memory != MAP_FAILED);
+    assert_true(fb_host_anon_bytes() < before + bytes / 2);
+    memset(memory, 1, bytes);
+    assert_true(fb_host_anon_bytes() >= before + bytes / 2);
+    assert_true(fb_host_anon_bytes() < fb_host_resident_bytes());
+    munmap(memory, bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -351,6 +368,7 @@ int main(void)
         TEST(a_line_of_any_length_is_passed_over),
         TEST(a_cpu_quota_is_rounded_up_and_the_tightest_counts),
         TEST(this_machine_has_memory_and_a_cpu),
+        TEST(anonymous_memory_is_seen_where_it_is_touched),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

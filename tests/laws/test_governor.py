@@ -67,6 +67,23 @@ def test_the_warning_knows_the_groups_limit(program, scans, group, tmp_path):
     assert "Consider reducing memory.budget, memory.cache or workers." in done.stderr
 
 
+@pytest.mark.parametrize("number", range(20 if SOAK else 4))
+def test_our_own_growth_is_no_pressure(program, scans, group, tmp_path, number):
+    """Slots and cache are reserved long before they are filled: nobody else takes what they do."""
+    for path in scans.folder.iterdir():  # so that filling takes the governor's time, too
+        with open(path, "rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    done = subprocess.run(
+        [program, "run", "--json", "--steps", "40", *scans.settings, "--set", "batch.size=8", "--set",
+         "memory.budget=440MiB", "--set", "workers=2", "--set", "prefetch=2"],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, preexec_fn=group.join, timeout=1200,
+        env={**os.environ, "FOREBAY_RUN_DIR": str(tmp_path / "run")})
+    assert group.kills() == 0 and done.returncode == 0, done.stderr
+    assert "governor: cache" not in done.stderr
+    cache = json.loads(done.stdout)["cache"]
+    assert cache["limit_bytes"] > 300 * MIB and cache["bytes"] > 0.95 * cache["limit_bytes"]
+
+
 NEIGHBOUR = """
 import time
 blocks, step, most = [], 5 << 20, int(0.6 * {limit})
