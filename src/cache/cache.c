@@ -527,6 +527,7 @@ void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_repor
     report->limit_bytes = fb_limit_together(cache);
     pthread_mutex_lock(&cache->lock);
     report->share_bytes = cache->limit;
+    report->ledger_bytes = cache->given + cache->owed + cache->local_bytes;
     pthread_mutex_unlock(&cache->lock);
 }
 

@@ -171,14 +171,23 @@ void fb_look_take(struct fb_look *look, const struct fb_governor_options *option
     rates_take(look, now_ns);
 }
 
-/* What of our ledger is there. The other members' part of the cache is no growth of strangers. */
-static uint64_t own_bytes(const struct fb_look *look, const struct fb_governor_options *options)
+/* What of the ledger is this process's own memory, how much of such it has (the trainer's, too), and
+ * what is in shared caches: in this one by all members, for they are no strangers; of another loader
+ * with the same budget what that has reserved. */
+static void own_put(struct fb_view *view, const struct fb_look *look,
+                    const struct fb_governor_options *options)
 {
-    uint64_t anon = fb_host_anon_bytes();
+    uint64_t caches = look->budget.by_stage[FB_STAGE_CACHE];
 
-    if (anon == FB_UNKNOWN)
-        return look->budget.used;
-    return anon + (options->cache ? fb_cache_shared_bytes(options->cache) * look->cache.members : 0);
+    view->reserved = look->budget.used;
+    if (options->cache && fb_cache_is_shared(options->cache)) {
+        view->reserved -= caches;
+        view->shared = fb_cache_shared_bytes(options->cache) * look->cache.members + caches -
+                       fb_min(caches, look->cache.ledger_bytes);
+    }
+    view->anon = fb_host_anon_bytes();
+    if (view->anon == FB_UNKNOWN)
+        view->anon = view->reserved;
 }
 
 struct fb_view fb_look_view(const struct fb_look *look, const struct fb_governor_options *options,
@@ -187,12 +196,10 @@ struct fb_view fb_look_view(const struct fb_look *look, const struct fb_governor
     const struct fb_pipeline_report *report = &look->report;
     bool in_group = look->host.cgroup_limit_bytes != FB_UNKNOWN &&
                     look->host.left_bytes != look->host.available_bytes;
-
-    return (struct fb_view){
+    struct fb_view view = {
         .time_ns = now_ns,
         .limit = look->budget.limit,
         .used = look->budget.used,
-        .own = own_bytes(look, options),
         .cache = look->cache.bytes / fb_max(1, look->cache.members),
         .cache_limit = look->cache.share_bytes,
         .cache_least = options->cache_least,
@@ -223,4 +230,7 @@ struct fb_view fb_look_view(const struct fb_look *look, const struct fb_governor
         .stalled = look->pressure.memory_some,
         .in_group = in_group,
     };
+
+    own_put(&view, look, options);
+    return view;
 }

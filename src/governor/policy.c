@@ -91,18 +91,48 @@ static uint64_t margin(const struct fb_view *now)
     return fb_max(MARGIN_LEAST, fb_min(tenth, MARGIN_MOST));
 }
 
-/* Bytes a second by which others make less of what is left. Our own growth is no alarm: it ends at
- * the budget. What is reserved does not count but what is there: a slot is filled long after it was
- * reserved. Smoothed, because both are not read in the same moment: what one look took for others'
- * the next takes back. */
-static double falling(const struct fb_view *now, const struct fb_past *past)
+/* How much more we have than at the last look. A slot is filled long after it was reserved, so it
+ * counts when it is there. What this process takes beyond what was reserved is the trainer's. */
+static double own_growth(const struct fb_view *now, struct fb_past *past)
 {
-    double passed = (double)less(now->time_ns, past->time_ns) / (double)SECOND, taken;
+    uint64_t ours;
 
+    if (!past->begun) { /* the workers have just begun */
+        past->untouched = now->reserved;
+        return 0;
+    }
+    past->untouched += less(now->reserved, past->reserved);
+    past->untouched = fb_min(past->untouched, now->reserved);
+    ours = fb_min(less(now->anon, past->anon), past->untouched);
+    past->untouched -= ours;
+    return (double)ours - (double)less(past->anon, now->anon) + (double)now->shared -
+           (double)past->shared;
+}
+
+/* Bytes a second by which others make less of what is left. Our own growth is no alarm: it ends at
+ * the budget. Smoothed, because not all is read in the same moment: what one look took for others'
+ * the next takes back. */
+static double falling(const struct fb_view *now, struct fb_past *past)
+{
+    double passed = (double)less(now->time_ns, past->time_ns) / (double)SECOND, own, taken;
+
+    own = own_growth(now, past);
     if (!past->begun || past->left == FB_UNKNOWN || now->left == FB_UNKNOWN || passed <= 0)
         return 0;
-    taken = (double)past->left - (double)now->left - ((double)now->own - (double)past->own);
+    taken = (double)past->left - (double)now->left - own;
     return fmax(0, (past->falling + taken / passed) / 2);
+}
+
+/* For the next look. */
+static void remember(const struct fb_view *now, struct fb_past *past)
+{
+    past->begun = 1;
+    past->time_ns = now->time_ns;
+    past->left = now->left;
+    past->reserved = now->reserved;
+    past->anon = now->anon;
+    past->shared = now->shared;
+    past->swapped_out = now->swapped_out;
 }
 
 /* What is missing to the margin, now or soon; 0 if nothing is. *reason says why. */
@@ -540,10 +570,6 @@ struct fb_decision fb_governor_decide(const struct fb_view *now, struct fb_past 
         if (!decision.action && !past->trial)
             decision = fill_up(now, past);
     }
-    past->begun = 1;
-    past->time_ns = now->time_ns;
-    past->left = now->left;
-    past->own = now->own;
-    past->swapped_out = now->swapped_out;
+    remember(now, past);
     return decision;
 }
