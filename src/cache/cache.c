@@ -456,8 +456,10 @@ void fb_cache_publish(struct fb_cache *cache, struct fb_cache_pin *pin)
         return;
     learn_cost(cache, pin);
     items = fb_entry_items(segment, pin->unit); /* while it is ours */
+    fb_member_begin(segment, &cache->member);
     if (fb_entry_settle(segment, pin->unit, cache->member.token, FB_READY))
         fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_IN, items);
+    fb_member_end(segment, &cache->member);
 }
 
 void fb_cache_abandon(struct fb_cache *cache, struct fb_cache_pin *pin)

@@ -29,6 +29,7 @@ struct fb_cache {
     _Atomic uint64_t draws; /* random numbers drawn */
     struct fb_spares spares;
     atomic_bool indebted;   /* owed > 0 */
+    atomic_bool recount;    /* items are to be counted again after a death */
 
     pthread_mutex_t lock;
     /* Guarded by lock: */
@@ -79,6 +80,8 @@ void fb_limit_settle(struct fb_cache *cache);
 bool fb_sweep_dead(struct fb_cache *cache);
 void fb_sweep_orphan(struct fb_cache *cache, uint64_t state);
 void fb_sweep_row(struct fb_cache *cache, unsigned row, uint64_t life);
+/* Count items again if that is still to be done: a sweep could not while others were at it. */
+void fb_sweep_recount(struct fb_cache *cache);
 
 /* ---- service.c: the thread of a shared cache ---- */
 int fb_service_open(struct fb_cache *cache, forebay_error *error); /* finds or makes the segment */

@@ -89,6 +89,9 @@ static void fill_in(struct fb_segment *segment, unsigned row, uint32_t generatio
     /* What an earlier member left here pins nothing any more. */
     for (uint32_t i = 0; i < segment->geometry.pins; i++)
         atomic_store(&segment->pins[(uint64_t)row * segment->geometry.pins + i], 0);
+    /* Nor is it on the way any more. */
+    atomic_store(&segment->rows[row].counts[FB_COUNT_ENDED],
+                 atomic_load(&segment->rows[row].counts[FB_COUNT_BEGUN]));
     atomic_store(&segment->rows[row].born, tag(generation, start_time((int)getpid())));
     atomic_store(&segment->rows[row].job, job);
 }
@@ -189,6 +192,23 @@ uint64_t fb_members_total(const struct fb_segment *segment, unsigned what)
     for (unsigned row = 0; row < high; row++)
         sum += atomic_load_explicit(&segment->rows[row].counts[what], memory_order_relaxed);
     return sum;
+}
+
+bool fb_members_rest(const struct fb_segment *segment, uint64_t *begun)
+{
+    unsigned high = fb_members_high(segment);
+    bool rest = true;
+
+    *begun = 0;
+    for (unsigned row = 0; row < high; row++) {
+        const struct fb_row *one = &segment->rows[row];
+        uint64_t ended = atomic_load(&one->counts[FB_COUNT_ENDED]);
+        uint64_t now = atomic_load(&one->counts[FB_COUNT_BEGUN]); /* read last: equal is at rest */
+
+        rest = rest && (now == ended || !fb_life_taken(atomic_load(&one->life)));
+        *begun += now;
+    }
+    return rest;
 }
 
 bool fb_pin_set(struct fb_segment *segment, const struct fb_member *member, uint64_t unit,

@@ -65,6 +65,19 @@ static inline void fb_member_count(struct fb_segment *segment, const struct fb_m
 /* Of one row (as long as it exists) or of all, living and dead. */
 uint64_t fb_members_total(const struct fb_segment *segment, unsigned what);
 
+/* A unit's state and the counters of items are different words: whoever changes both is on the way
+ * between these two, and a sweep that counts items waits until nobody is. */
+static inline void fb_member_begin(struct fb_segment *segment, const struct fb_member *member)
+{
+    atomic_fetch_add(&segment->rows[member->row].counts[FB_COUNT_BEGUN], 1);
+}
+static inline void fb_member_end(struct fb_segment *segment, const struct fb_member *member)
+{
+    atomic_fetch_add(&segment->rows[member->row].counts[FB_COUNT_ENDED], 1);
+}
+/* Is none of the living on the way? *begun: how often anybody was so far. */
+bool fb_members_rest(const struct fb_segment *segment, uint64_t *begun);
+
 /* Announce `unit` in a free slot; false if all are in use. `hint` spreads the threads. */
 bool fb_pin_set(struct fb_segment *segment, const struct fb_member *member, uint64_t unit,
                 uint64_t hint, uint64_t *slot);

@@ -17,7 +17,7 @@
 #include "cache/rack.h"
 
 #define FB_SEGMENT_MAGIC 0x6568636165626f66u
-#define FB_SEGMENT_VERSION 3u
+#define FB_SEGMENT_VERSION 4u
 #define FB_UNITS_MAX ((uint64_t)1 << 31)
 #define FB_ROWS_MAX 256u /* members of one cache: a row number is eight bits */
 #define FB_PINS_MAX 1024u
@@ -70,6 +70,8 @@ enum {
     FB_COUNT_WAITS,
     FB_COUNT_ITEMS_IN,
     FB_COUNT_ITEMS_OUT,
+    FB_COUNT_BEGUN, /* units that someone began to put in or out, ended or not: members.h */
+    FB_COUNT_ENDED,
     FB_COUNTS
 };
 
@@ -82,7 +84,7 @@ struct fb_row {
     _Atomic uint64_t share; /* what it would give at most */
     _Atomic uint64_t job;
     _Atomic uint64_t counts[FB_COUNTS];
-    uint64_t spare[4];
+    uint64_t spare[2];
 };
 
 /* One unit (entries.h): 32 bytes. */

@@ -268,6 +268,7 @@ static void tick(struct fb_cache *cache)
     struct fb_service *service = cache->service;
 
     fb_sweep_dead(cache);
+    fb_sweep_recount(cache);
     if (service->holder < 0)
         service->holder = fb_rendezvous_bind(service->name, FB_HOLDER);
     if (service->own < 0)

@@ -78,19 +78,32 @@ static void clear_pins(struct fb_segment *segment, unsigned row, uint32_t genera
     }
 }
 
-/* A member that dies between a step and its counter falsifies the sum: count once more, and
- * believe it if nobody moved meanwhile. If somebody did, the next sweep counts. */
-static void recount(struct fb_segment *segment)
+/* A member that dies between a step and its counter falsifies the sum: count once more. It is to be
+ * believed if nobody was between the two when it began, and nobody has begun since. */
+static bool recount(struct fb_segment *segment)
 {
-    uint64_t in = fb_members_total(segment, FB_COUNT_ITEMS_IN);
-    uint64_t out = fb_members_total(segment, FB_COUNT_ITEMS_OUT), items = 0;
+    uint64_t begun, in, out, items = 0;
 
-    for (uint64_t unit = 0; unit < segment->geometry.entries; unit++)
+    if (!fb_members_rest(segment, &begun))
+        return false;
+    in = fb_members_total(segment, FB_COUNT_ITEMS_IN);
+    out = fb_members_total(segment, FB_COUNT_ITEMS_OUT);
+    for (uint64_t unit = 0; unit < segment->geometry.entries; unit++) {
         if (fb_entry_state(segment, unit) == FB_READY)
             items += fb_entry_items(segment, unit);
-    if (fb_members_total(segment, FB_COUNT_ITEMS_IN) == in &&
-        fb_members_total(segment, FB_COUNT_ITEMS_OUT) == out)
-        atomic_store(&segment->header->items_lost, in - out - items);
+        if (unit % ROUND == 0 && fb_members_total(segment, FB_COUNT_BEGUN) != begun)
+            return false;
+    }
+    if (fb_members_total(segment, FB_COUNT_BEGUN) != begun)
+        return false;
+    atomic_store(&segment->header->items_lost, in - out - items);
+    return true;
+}
+
+void fb_sweep_recount(struct fb_cache *cache)
+{
+    if (atomic_exchange(&cache->recount, false) && !recount(&cache->segment))
+        atomic_store(&cache->recount, true);
 }
 
 void fb_sweep_row(struct fb_cache *cache, unsigned row, uint64_t life)
@@ -108,7 +121,8 @@ void fb_sweep_row(struct fb_cache *cache, unsigned row, uint64_t life)
     fb_pages_mend(segment);
     /* Last: from here on the row may be taken again, and its bytes are no longer given. */
     fb_member_leave(segment, &(struct fb_member){ .row = row, .generation = generation });
-    recount(segment);
+    atomic_store(&cache->recount, true);
+    fb_sweep_recount(cache);
 }
 
 /* Guarded by watch_lock, or before anybody else knows the cache. */

@@ -393,6 +393,43 @@ static void the_domain_is_the_deepest_cgroup_with_a_limit(void **state)
     assert_int_equal(system(command), 0);
 }
 
+/* A sweep that counts while a unit is between its state and its counter would count it wrong for as
+ * long as nobody else dies. */
+static void a_unit_on_its_way_is_not_miscounted(void **state)
+{
+    struct fb_budget *budget = budget_of(MUCH);
+    struct fb_cache_options options = options_of(budget, FB_POLICY_LRU, 10, 5000, FB_MIB);
+    struct fb_cache *cache;
+    struct fb_segment *segment;
+    uint64_t going;
+
+    (void)state;
+    options.share = FB_SHARE_JOB;
+    options.identity = fresh_identity();
+    cache = open_of(&options);
+    segment = &cache->segment;
+    going = FB_DYING | FB_WHOLE | cache->member.token;
+    for (uint64_t unit = 0; unit < 3; unit++)
+        assert_int_equal(use(cache, unit, 5000, 0), FB_CACHE_FILL);
+    fb_member_begin(segment, &cache->member); /* as fb_unit_evict is when it finds a pin */
+    assert_true(fb_entry_move(segment, 1, FB_READY, going));
+    fb_sweep_row(cache, 7, (uint64_t)1 << 32);
+    assert_true(fb_entry_move(segment, 1, going, FB_READY));
+    assert_int_equal(atomic_load(&segment->header->items_lost), 0);
+    fb_member_end(segment, &cache->member);
+    assert_int_equal(items_soon(cache, 3), 3);
+    /* What the dead one had not counted is counted as soon as nobody is on the way. */
+    fb_member_begin(segment, &cache->member);
+    atomic_store(&segment->header->items_lost, 1);
+    fb_sweep_row(cache, 7, (uint64_t)1 << 32);
+    assert_int_equal(atomic_load(&segment->header->items_lost), 1);
+    fb_member_end(segment, &cache->member);
+    assert_int_equal(items_soon(cache, 3), 3);
+    audit(cache, 1);
+    fb_cache_close(cache);
+    fb_budget_free(budget);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -408,6 +445,7 @@ int main(void)
         cmocka_unit_test(ranks_together_hit_what_one_would),
         cmocka_unit_test(members_work_at_once_and_see_only_whole_units),
         cmocka_unit_test(the_domain_is_the_deepest_cgroup_with_a_limit),
+        cmocka_unit_test(a_unit_on_its_way_is_not_miscounted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,14 +42,12 @@ static void free_chain(struct fb_segment *segment, uint64_t unit, uint64_t count
     }
 }
 
-bool fb_unit_evict(struct fb_cache *cache, uint64_t unit)
+static bool evict(struct fb_cache *cache, uint64_t unit)
 {
     struct fb_segment *segment = &cache->segment;
     uint64_t dying = FB_DYING | cache->member.token, whole = dying | FB_WHOLE, items;
 
-    /* Asked once before, so that a pinned unit is not out of reach for others even for a moment. */
-    if (fb_entry_state(segment, unit) != FB_READY || fb_pin_any(segment, unit) ||
-        !fb_entry_move(segment, unit, FB_READY, whole))
+    if (!fb_entry_move(segment, unit, FB_READY, whole))
         return false;
     if (fb_pin_any(segment, unit)) {
         fb_entry_move(segment, unit, whole, FB_READY);
@@ -63,6 +61,20 @@ bool fb_unit_evict(struct fb_cache *cache, uint64_t unit)
     fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_OUT, items);
     fb_member_count(segment, &cache->member, FB_COUNT_EVICTIONS, items);
     return true;
+}
+
+bool fb_unit_evict(struct fb_cache *cache, uint64_t unit)
+{
+    struct fb_segment *segment = &cache->segment;
+    bool gone;
+
+    /* Asked once before, so that a pinned unit is not out of reach for others even for a moment. */
+    if (fb_entry_state(segment, unit) != FB_READY || fb_pin_any(segment, unit))
+        return false;
+    fb_member_begin(segment, &cache->member);
+    gone = evict(cache, unit);
+    fb_member_end(segment, &cache->member);
+    return gone;
 }
 
 void fb_unit_drop(struct fb_cache *cache, uint64_t unit)
