@@ -146,12 +146,11 @@ int fb_limit_open(struct fb_cache *cache, forebay_error *error)
     return FOREBAY_OK;
 }
 
-/* Bytes still missing until the members together give enough for `more` pages, at most what this
- * one has left of its share. */
-static uint64_t wanted_locked(const struct fb_cache *cache, uint64_t more)
+/* Bytes still missing until the members, who together give `given`, give enough for `more` pages, at
+ * most what this one has left of its share. */
+static uint64_t wanted_locked(const struct fb_cache *cache, uint64_t given, uint64_t more)
 {
     const struct fb_segment *segment = &cache->segment;
-    uint64_t given = fb_members_given(segment);
     uint64_t room = cache->share > cache->given ? cache->share - cache->given : 0;
     uint64_t pages = fb_min(fb_segment_pages_in(segment, given) + more, segment->geometry.pages);
     uint64_t need = fb_segment_bytes_for(segment, pages);
@@ -178,8 +177,8 @@ bool fb_limit_grow(struct fb_cache *cache, uint64_t pages)
     bool grown = false;
 
     pthread_mutex_lock(&cache->lock);
-    given = fb_members_given(segment);
-    want = wanted_locked(cache, pages);
+    given = fb_members_given(segment); /* once: the others go on giving */
+    want = wanted_locked(cache, given, pages);
     /* In large steps, so that not every unit asks the budget. */
     step = fb_min(cache->share - fb_min(cache->share, cache->given),
                   fb_max(want, fb_min(cache->share / 16, STEP_MAX) & ~(STEP_BYTES - 1)));

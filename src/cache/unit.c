@@ -329,10 +329,14 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
     uint64_t need = fb_pages_for(segment, newcomer->bytes), taken;
 
     *lost = false;
-    /* Room is looked for before the claim: who is not admitted keeps nobody waiting. */
-    if (!may_have_room(segment, newcomer->bytes, most_pages(segment)) ||
-        !get_room(cache, newcomer, need))
+    if (!may_have_room(segment, newcomer->bytes, most_pages(segment)))
         return false;
+    /* Room is looked for before the claim: who is not admitted keeps nobody waiting. The last room
+     * may be gone because somebody else has it for this very unit. */
+    if (!get_room(cache, newcomer, need)) {
+        *lost = fb_entry_state(segment, newcomer->unit) != FB_FREE;
+        return false;
+    }
     *lost = !fb_entry_move(segment, newcomer->unit, FB_FREE, FB_FILLING | cache->member.token);
     if (*lost)
         return false;
