@@ -113,7 +113,7 @@ struct fb_cache_report {
     uint64_t hits, misses, bypasses, evictions, waits; /* of this process, or of all together */
     uint64_t members;                                  /* processes that share it now */
     uint64_t share_bytes;  /* this process's part of the limit: what fb_cache_set_limit sets */
-    uint64_t ledger_bytes; /* what of that its budget has for it by now */
+    uint64_t ledger_bytes; /* what of that it has taken by now: in its budget, or of a device */
 };
 /* Of this process: items, bytes and limit are the whole cache's, the counts are its own. For an
  * epoch: the difference of two reports. [any thread] */

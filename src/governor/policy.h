@@ -23,8 +23,9 @@
 #define FB_VIEW_MAP(X)                                                                   \
     X(N, time_ns)                                                                        \
     X(N, limit) X(N, used)               /* the ledger */                                \
-    X(N, reserved) X(N, anon)            /* of that in this process's memory; that there is */ \
-    X(N, shared)                         /* the rest: a shared cache, all members' */    \
+    X(N, reserved)                       /* of it in this process's own memory */        \
+    X(N, anon)                           /* of such memory there is, the trainer's, too */ \
+    X(N, shared)                         /* is in shared caches, all members' */         \
     X(N, cache) X(N, cache_limit)        /* bytes it holds, and may */                   \
     X(N, cache_least) X(N, cache_most)   /* its index alone; all it could ever use */    \
     X(N, slot) X(N, per_worker)          /* bytes of one batch, of one worker */         \
@@ -48,7 +49,7 @@
     X(N, begun)                                                                           \
     X(N, time_ns) X(N, left) X(N, swapped_out)     /* the last view's */                  \
     X(N, reserved) X(N, anon) X(N, shared)                                                \
-    X(N, untouched)                                /* of what is reserved: is to come */  \
+    X(N, untouched)                                /* of `reserved` not seen in `anon` yet */ \
     X(R, falling)                                  /* bytes/s others take, smoothed */    \
     X(N, settle_ns)                                /* nothing more is done before this */ \
     X(N, action) X(N, target)                      /* the last one, until its effect shows */ \
