@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "pack/checksum.h"
+#include "generate/checksum.h"
 
 struct array {
     Py_buffer view; /* view.obj NULL: there is none */

@@ -8,7 +8,7 @@
 #include "command.h"
 #include "options.h"
 #include "output.h"
-#include "pack/generate.h"
+#include "generate/generate.h"
 #include "progress.h"
 #include "stop.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "pack/checksum.h"
+#include "generate/checksum.h"
 
 #define HOST 1 /* DLPack's code */
 

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "memory/host.h"
-#include "pack/generate.h"
+#include "generate/generate.h"
 #include "source/store.h"
 
 #define SCANS 256

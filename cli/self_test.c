@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "consume.h"
 #include "decode/cast.h"
-#include "pack/generate.h"
+#include "generate/generate.h"
 #include "scratch.h"
 
 #define BYTES ((uint64_t)4 << 20)

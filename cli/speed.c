@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "consume.h"
 #include "output.h"
-#include "pack/generate.h"
+#include "generate/generate.h"
 #include "scratch.h"
 
 /* What is measured, in a folder of its own. */

@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "decode/picture.h"
 #include "memory/block.h"
-#include "pack/generate_file.h"
+#include "base/new_file.h"
 #include "pack/pack_inside.h"
 
 /* Values that are drawn anew each epoch cannot be packed. */

@@ -13,7 +13,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "pack/generate_file.h"
+#include "base/new_file.h"
 #include "pack/pack_inside.h"
 
 #define PIECE_BYTES (1 * FB_MIB)

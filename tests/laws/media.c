@@ -8,7 +8,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "pack/generate.h"
+#include "generate/generate.h"
 
 #define SHARDS 3
 #define SETTINGS_MAX 24

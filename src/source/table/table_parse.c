@@ -1,0 +1,454 @@
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "decode/csv.h"
+#include "decode/number.h"
+#include "memory/block.h"
+#include "source/source_kinds.h"
+#include "source/table/table.h"
+#include "source/table/vocabulary.h"
+
+#define LOOKAHEAD ((uint64_t)8 * 1024) /* behind a chunk, for the end of its last row */
+#define ENDS 1024                      /* cells that are found before they are read */
+#define WORD_BYTES_MAX 65535
+
+bool fb_table_is_missing(const char *at, const char *end)
+{
+    static const char *const words[] = { "#N/A", "#N/A N/A", "#NA",    "-1.#IND", "-1.#QNAN",
+                                         "-NaN", "-nan",     "1.#IND", "1.#QNAN", "<NA>",
+                                         "N/A",  "NA",       "NULL",   "NaN",     "None",
+                                         "n/a",  "nan",      "null" };
+    size_t length = (size_t)(end - at);
+
+    if (length == 0)
+        return true;
+    if (length > 8 || !strchr("#-1<Nn", *at))
+        return false;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strlen(words[i]) == length && memcmp(at, words[i], length) == 0)
+            return true;
+    return false;
+}
+
+enum fb_cell fb_table_cell_type(const char *at, const char *end)
+{
+    int64_t integer;
+    double real;
+
+    if (fb_number_i64(at, end, &integer) == FB_NUMBER_OK)
+        return FB_CELL_I64;
+    return fb_number_f64(at, end, &real) != FB_NUMBER_NONE ? FB_CELL_F64 : FB_CELL_CATEGORY;
+}
+
+/* ---- Room ---- */
+
+/* A row takes at least a byte per cell: its delimiter. */
+static uint64_t rows_room(const struct fb_table *table)
+{
+    return (FB_TABLE_CHUNK_BYTES / table->column_count + 2) * table->row_bytes;
+}
+
+uint64_t fb_table_chunk_bytes(const struct fb_table *table)
+{
+    return 2 * FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + FB_NUMBER_PADDING + 1 +
+           ENDS * sizeof(uint32_t) + rows_room(table) + table->column_count;
+}
+
+int fb_table_chunk_open(struct fb_table_chunk *chunk, const struct fb_table *table,
+                        struct fb_vocabulary *const *vocabularies, forebay_error *error)
+{
+    struct fb_budget *budget = table->budget;
+
+    *chunk = (struct fb_table_chunk){ .table = table, .vocabularies = vocabularies, .fd = -1 };
+    chunk->rows_bytes = rows_room(table);
+    chunk->text = fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1,
+                               1, "parsing text", error);
+    chunk->cell = fb_block_new(budget, FB_STAGE_SCRATCH, FB_TABLE_TEXT_BYTES + FB_NUMBER_PADDING, 1,
+                               "parsing text", error);
+    chunk->ends =
+        fb_block_new(budget, FB_STAGE_SCRATCH, ENDS, sizeof(*chunk->ends), "parsing text", error);
+    chunk->rows =
+        fb_block_new(budget, FB_STAGE_SCRATCH, chunk->rows_bytes, 1, "parsed rows", error);
+    chunk->wider =
+        fb_block_new(budget, FB_STAGE_SCRATCH, table->column_count, 1, "parsed types", error);
+    if (chunk->text && chunk->cell && chunk->ends && chunk->rows && chunk->wider)
+        return FOREBAY_OK;
+    fb_table_chunk_close(chunk);
+    return fb_failed(error);
+}
+
+void fb_table_chunk_close(struct fb_table_chunk *chunk)
+{
+    struct fb_budget *budget = chunk->table->budget;
+
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->text, FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1,
+                  1);
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->cell, FB_TABLE_TEXT_BYTES + FB_NUMBER_PADDING,
+                  1);
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->ends, ENDS, sizeof(*chunk->ends));
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->rows, chunk->rows_bytes, 1);
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->wider, chunk->table->column_count, 1);
+}
+
+/* ---- A cell ---- */
+
+/* As much of the cell as a message should have, without what a terminal would obey. */
+static void show(char text[48], const char *at, const char *end)
+{
+    unsigned used = 0;
+
+    for (; at < end && used < 40; at++)
+        text[used++] = *at >= ' ' && (unsigned char)*at < 127 ? *at : '?'; /* no half characters */
+    memcpy(text + used, at < end ? "..." : "", at < end ? 4 : 1);
+}
+
+static int fail_cell(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                     const char *at, const char *end, const char *what)
+{
+    char text[48];
+
+    chunk->error_line = chunk->line_count;
+    chunk->error_column = column->name;
+    show(text, at, end);
+    return fb_fail(&chunk->error, FOREBAY_BAD_DATA, "'%s' %s", text, what);
+}
+
+/* Told when the chunk has its turn: one that was begun at the wrong place knows nothing. */
+static void widen(struct fb_table_chunk *chunk, const struct fb_table_column *column, uint8_t type)
+{
+    uint8_t *wider = &chunk->wider[column - chunk->table->columns];
+
+    chunk->widened = true;
+    if (*wider < type)
+        *wider = type;
+}
+
+static int store(struct fb_table_chunk *chunk, const struct fb_table_column *column, double value,
+                 const char *at, const char *end, char *to)
+{
+    float small = (float)value;
+
+    if (!chunk->table->matrix && column->type == FB_CELL_F64) {
+        memcpy(to, &value, sizeof(value));
+        return FOREBAY_OK;
+    }
+    if (isinf(small) && !isinf(value))
+        return fail_cell(chunk, column, at, end, "is too large for f32");
+    memcpy(to, &small, sizeof(small));
+    return FOREBAY_OK;
+}
+
+static int put_missing(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                       const char *at, const char *end, char *to)
+{
+    const struct fb_table *table = chunk->table;
+    int64_t integer = (int64_t)table->missing_value;
+    int32_t none = -1;
+
+    if (table->missing == FB_MISSING_ERROR)
+        return fail_cell(chunk, column, at, end,
+                         "is no value; source.missing: nan or a number says "
+                         "what to put there");
+    if (column->type == FB_CELL_CATEGORY) {
+        memcpy(to, &none, sizeof(none)); /* becomes f32 with all other codes, see table_convert.c */
+        return FOREBAY_OK;
+    }
+    if (column->type != FB_CELL_I64 || table->matrix)
+        return store(chunk, column,
+                     table->missing == FB_MISSING_NAN ? (double)NAN : table->missing_value, at, end,
+                     to);
+    if (table->missing == FB_MISSING_VALUE && (double)integer == table->missing_value) {
+        memcpy(to, &integer, sizeof(integer));
+        return FOREBAY_OK;
+    }
+    if (column->given)
+        return fail_cell(chunk, column, at, end,
+                         "is no value, and an i64 column has no other that "
+                         "source.missing could mean: give it type f64, or missing a whole number");
+    widen(chunk, column, FB_CELL_F64);
+    return FOREBAY_OK;
+}
+
+static int put_i64(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                   const char *at, const char *end, char *to)
+{
+    int64_t value;
+    enum fb_number found = fb_number_i64_padded(at, end, &value);
+
+    if (found == FB_NUMBER_OK) {
+        if (chunk->table->matrix)
+            return store(chunk, column, (double)value, at, end, to);
+        memcpy(to, &value, sizeof(value));
+        return FOREBAY_OK;
+    }
+    if (fb_table_is_missing(at, end))
+        return put_missing(chunk, column, at, end, to);
+    if (column->given)
+        return fail_cell(chunk, column, at, end,
+                         found == FB_NUMBER_RANGE ? "is too large for i64" : "is no i64");
+    widen(chunk, column, (uint8_t)fb_table_cell_type(at, end));
+    return FOREBAY_OK;
+}
+
+static int put_real(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                    const char *at, const char *end, char *to)
+{
+    double value;
+    enum fb_number found = fb_number_f64_padded(at, end, &value);
+
+    if (found == FB_NUMBER_OK && !isnan(value))
+        return store(chunk, column, value, at, end, to);
+    if (found == FB_NUMBER_RANGE)
+        return fail_cell(chunk, column, at, end, "is too large for f64");
+    if (found == FB_NUMBER_OK || fb_table_is_missing(at, end))
+        return put_missing(chunk, column, at, end, to);
+    if (column->given)
+        return fail_cell(chunk, column, at, end, "is no number");
+    widen(chunk, column, FB_CELL_CATEGORY);
+    return FOREBAY_OK;
+}
+
+/* A known word is its code; for a new one ~place of its cell in the text, which the thread that
+ * may add words turns into one. */
+static int put_word(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                    const char *at, const char *end, const char *raw, char *to)
+{
+    const struct fb_vocabulary *words = chunk->vocabularies[column - chunk->table->columns];
+    int32_t code;
+
+    if (fb_table_is_missing(at, end))
+        return put_missing(chunk, column, at, end, to);
+    if (end - at > WORD_BYTES_MAX)
+        return fail_cell(chunk, column, at, end, "is longer than 65535 bytes");
+    if (memchr(at, '\0', (size_t)(end - at)))
+        return fail_cell(chunk, column, at, end, "has a NUL byte: is this UTF-16, or no text?");
+    code = fb_vocabulary_find(words, at, (uint64_t)(end - at));
+    if (code < 0)
+        code = -2 - (int32_t)(raw - chunk->text); /* -1 is a missing one */
+    memcpy(to, &code, sizeof(code));
+    return FOREBAY_OK;
+}
+
+static const char *cell_end(const struct fb_table_chunk *chunk, const char *at)
+{
+    struct fb_csv csv = { .text = chunk->text,
+                          .delimiter = chunk->table->delimiter,
+                          .last = true,
+                          .at = (uint64_t)(at - chunk->text),
+                          .cell = (uint64_t)(at - chunk->text),
+                          .bytes = FB_TABLE_TEXT_BYTES + 1 };
+    uint32_t ends[64];
+
+    return fb_csv_scan(&csv, ends, 64) ? chunk->text + ends[0] : at;
+}
+
+/* The cell without its quotes and without the \r of its line's end. */
+static inline void clean(const struct fb_table_chunk *chunk, const char **at, const char **end)
+{
+    if (*at < *end && (*end)[-1] == '\r' && **end == '\n')
+        --*end;
+    if (*at < *end && **at == '"') {
+        uint64_t bytes = fb_csv_unquote(*at, *end, chunk->cell);
+
+        *at = chunk->cell;
+        *end = chunk->cell + bytes;
+    }
+}
+
+void fb_table_chunk_word(struct fb_table_chunk *chunk, int32_t code, const char **word,
+                         uint64_t *bytes)
+{
+    const char *at = chunk->text + (-2 - code), *end = cell_end(chunk, at);
+
+    clean(chunk, &at, &end);
+    *word = at;
+    *bytes = (uint64_t)(end - at);
+}
+
+static inline int put_cell(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                           const char *at, const char *end, char *row)
+{
+    const char *raw = at;
+    char *to = row + column->offset;
+
+    if (__builtin_expect(at < end && (*at == '"' || end[-1] == '\r'), 0)) {
+        for (const char *line = at; (line = memchr(line, '\n', (size_t)(end - line))); line++)
+            chunk->line_count++;
+        clean(chunk, &at, &end);
+    }
+    switch (column->type) {
+    case FB_CELL_I64:
+        return put_i64(chunk, column, at, end, to);
+    case FB_CELL_CATEGORY:
+        return put_word(chunk, column, at, end, raw, to);
+    default:
+        return put_real(chunk, column, at, end, to);
+    }
+}
+
+/* ---- A chunk ---- */
+
+/* Where the parser is in the text. */
+struct parse {
+    struct fb_csv csv;
+    uint64_t loaded;    /* bytes of text */
+    uint64_t row, cell; /* where they begin in the text */
+    unsigned column;
+    bool done;
+};
+
+static int fail_row(struct fb_table_chunk *chunk, const char *what)
+{
+    chunk->error_line = chunk->line_count;
+    return fb_fail(&chunk->error, FOREBAY_BAD_DATA, "%s", what);
+}
+
+/* Read on until `want` bytes are there, or the file ends. */
+static int fill_text(struct fb_table_chunk *chunk, struct parse *parse, uint64_t want)
+{
+    uint64_t left = chunk->shard->bytes - chunk->text_at - parse->loaded;
+    uint64_t bytes = fb_min(left, fb_min(want, FB_TABLE_TEXT_BYTES) - parse->loaded);
+    int status = fb_read_exactly(chunk->fd, chunk->text + parse->loaded, bytes,
+                                 chunk->text_at + parse->loaded, &chunk->error);
+
+    if (status)
+        return status;
+    parse->loaded += bytes;
+    parse->csv.bytes = parse->loaded;
+    parse->csv.last = bytes == left;
+    if (parse->csv.last && parse->loaded && chunk->text[parse->loaded - 1] != '\n') {
+        chunk->text[parse->loaded] = '\n'; /* there is a byte more than a text needs */
+        parse->csv.bytes++;
+    }
+    return FOREBAY_OK;
+}
+
+static int end_row(struct fb_table_chunk *chunk, struct parse *parse, uint64_t end)
+{
+    const struct fb_table *table = chunk->table;
+    char *text = chunk->text;
+    bool blank = parse->column == 0 &&
+                 (end == parse->cell || (end == parse->cell + 1 && text[parse->cell] == '\r'));
+
+    if (!blank && parse->column + 1 != table->column_count) {
+        chunk->error_line = chunk->line_count;
+        return fb_fail(&chunk->error, FOREBAY_BAD_DATA, "the row has %u cells, expected %u",
+                       parse->column + 1, table->column_count);
+    }
+    if (!blank) {
+        int status = put_cell(chunk, &table->columns[parse->column], text + parse->cell, text + end,
+                              chunk->rows + chunk->row_count * table->row_bytes);
+
+        if (status)
+            return status;
+        chunk->row_count++;
+    }
+    chunk->line_count++;
+    parse->column = 0;
+    parse->row = parse->cell = end + 1;
+    parse->done = chunk->text_at + parse->row >= chunk->limit;
+    return FOREBAY_OK;
+}
+
+static int take_ends(struct fb_table_chunk *chunk, struct parse *parse, unsigned count)
+{
+    const struct fb_table *table = chunk->table;
+    const char *text = chunk->text;
+    uint64_t row_bytes = table->row_bytes;
+    int status;
+
+    for (unsigned i = 0; i < count && !parse->done; i++) {
+        uint64_t end = chunk->ends[i];
+
+        if (text[end] == '\n') {
+            status = end_row(chunk, parse, end);
+        } else if (parse->column + 1 < table->column_count) {
+            status = put_cell(chunk, &table->columns[parse->column++], text + parse->cell,
+                              text + end, chunk->rows + chunk->row_count * row_bytes);
+            parse->cell = end + 1;
+        } else {
+            chunk->error_line = chunk->line_count;
+            status = fb_fail(&chunk->error, FOREBAY_BAD_DATA,
+                             "the row has more than the %u cells "
+                             "expected",
+                             table->column_count);
+        }
+        if (status)
+            return status;
+    }
+    return FOREBAY_OK;
+}
+
+static int fail_long(struct fb_table_chunk *chunk, const struct parse *parse)
+{
+    if (parse->csv.quoted)
+        return fail_row(chunk, parse->csv.last ? "a quote is opened that never closes"
+                                               : "a quote is opened that does not close within "
+                                                 "2 MiB");
+    return fail_row(chunk, "the line is longer than 2 MiB");
+}
+
+static int parse_rows(struct fb_table_chunk *chunk, struct parse *parse)
+{
+    while (!parse->done) {
+        unsigned count = fb_csv_scan(&parse->csv, chunk->ends, ENDS);
+        int status;
+
+        if (count) {
+            status = take_ends(chunk, parse, count);
+        } else if (!parse->csv.last && parse->loaded < FB_TABLE_TEXT_BYTES) {
+            status = fill_text(chunk, parse, 2 * parse->loaded);
+        } else if (parse->row < parse->csv.bytes) {
+            return fail_long(chunk, parse);
+        } else {
+            return FOREBAY_OK;
+        }
+        if (status)
+            return status;
+    }
+    return FOREBAY_OK;
+}
+
+/* Where the first line begins at or behind `from`, of which the byte before is text[0]. */
+static bool find_line(struct fb_table_chunk *chunk, struct parse *parse)
+{
+    for (;;) {
+        const char *line = memchr(chunk->text, '\n', parse->csv.bytes);
+
+        if (line) {
+            parse->row = (uint64_t)(line + 1 - chunk->text);
+            return true;
+        }
+        if (parse->csv.last || parse->loaded == FB_TABLE_TEXT_BYTES ||
+            fill_text(chunk, parse, FB_TABLE_TEXT_BYTES))
+            return false;
+    }
+}
+
+void fb_table_chunk_parse(struct fb_table_chunk *chunk, uint64_t start, uint64_t guess_from)
+{
+    bool guess = start == UINT64_MAX;
+    struct parse parse = { .csv = { .text = chunk->text, .delimiter = chunk->table->delimiter } };
+
+    chunk->text_at = guess ? guess_from - 1 : start;
+    chunk->row_count = chunk->line_count = 0;
+    if (chunk->widened)
+        memset(chunk->wider, 0, chunk->table->column_count);
+    chunk->widened = false;
+    chunk->error_column = NULL;
+    chunk->start = chunk->end = fb_min(chunk->text_at, chunk->shard->bytes);
+    chunk->status = FOREBAY_OK;
+    if (chunk->text_at >= chunk->shard->bytes || (!guess && start >= chunk->limit))
+        return;
+    chunk->status =
+        fill_text(chunk, &parse, fb_max(chunk->limit, chunk->text_at) - chunk->text_at + LOOKAHEAD);
+    if (chunk->status || (guess && !find_line(chunk, &parse)))
+        return;
+    parse.csv.at = parse.csv.cell = parse.cell = parse.row;
+    chunk->start = chunk->text_at + parse.row;
+    parse.done = chunk->start >= chunk->limit;
+    chunk->status = parse_rows(chunk, &parse);
+    chunk->end = fb_min(chunk->text_at + parse.row, chunk->shard->bytes);
+}
