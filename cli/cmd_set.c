@@ -8,7 +8,7 @@
 #include "base/size.h"
 #include "command.h"
 #include "loaders.h"
-#include "monitor/control.h"
+#include "monitor/control_socket.h"
 #include "options.h"
 #include "output.h"
 

@@ -116,7 +116,7 @@ def write_config():
 
 def fields(of, values):
     """What the governor's log writes of a view or a past: a value by the kind of each."""
-    header = (CORPUS.parents[1] / "src/governor/policy.h").read_text()
+    header = (CORPUS.parents[1] / "src/governor/decide.h").read_text()
     rows = re.search(rf"#define {of}\(X\)((?:.*\\\n)*.*\n)", header).group(1)
     return {name: values[kind] for kind, name in re.findall(r"X\(([NTR]), (\w+)\)", rows)}
 

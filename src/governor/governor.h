@@ -1,6 +1,6 @@
 /*
  * governor.h -- the thread that looks, decides and acts, ten times a second: it takes one view of
- * loader and host, asks the policy, changes one setting through the pipeline's and the cache's
+ * loader and host, asks decide.h, changes one setting through the pipeline's and the cache's
  * setters, says so with reason and figures, and publishes all of it in the loader's page. It also
  * answers the control socket, keeps the log, watches for alarms and for reads that hang.
  *
@@ -9,7 +9,7 @@
 #ifndef FB_GOVERNOR_GOVERNOR_H
 #define FB_GOVERNOR_GOVERNOR_H
 #include "config/config.h"
-#include "monitor/control.h"
+#include "monitor/control_socket.h"
 #include "order/order.h"
 #include "source/source.h"
 

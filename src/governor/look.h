@@ -4,7 +4,7 @@
 #include <stdatomic.h>
 
 #include "governor/governor.h"
-#include "governor/policy.h"
+#include "governor/decide.h"
 #include "monitor/page.h"
 
 /* What the user has fixed, by key. */

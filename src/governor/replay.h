@@ -7,7 +7,7 @@
 #define FB_GOVERNOR_REPLAY_H
 #include <stddef.h>
 
-#include "governor/policy.h"
+#include "governor/decide.h"
 
 #define FB_REPLAY_LINE_BYTES 4096 /* the longest line, its NUL included */
 

@@ -3,11 +3,11 @@
  * second, new old old new ..., so that whatever else goes on (a cache that fills, a machine that
  * others use) meets both alike. The new one must not lose one pair, and more of something must win
  * by a few percent; so a trial that does not help is over soon. The state is part of struct
- * fb_past; pure, as the policy is.
+ * fb_past; pure, as the decision is.
  */
 #ifndef FB_GOVERNOR_TRIAL_H
 #define FB_GOVERNOR_TRIAL_H
-#include "governor/policy.h"
+#include "governor/decide.h"
 
 enum fb_trial_news {
     FB_TRIAL_GOES_ON,

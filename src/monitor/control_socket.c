@@ -1,4 +1,4 @@
-#include "monitor/control.h"
+#include "monitor/control_socket.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,5 +1,5 @@
 /*
- * control.h -- how `forebay set` reaches a running loader: one line there, one line back.
+ * control_socket.h -- how `forebay set` reaches a running loader: one line there, one line back.
  *
  *     set workers=4 memory.budget=8GiB\n   ->   {"results": [{"key", "old", "new"}, ...], ...}\n
  *                                          or   {"error": {"status", "message", "place"}}\n
@@ -9,8 +9,8 @@
  * nothing. Requests are bounded, no side waits for the other for long, and the server never waits:
  * it looks at its sockets when the governor's thread wakes.
  */
-#ifndef FB_MONITOR_CONTROL_H
-#define FB_MONITOR_CONTROL_H
+#ifndef FB_MONITOR_CONTROL_SOCKET_H
+#define FB_MONITOR_CONTROL_SOCKET_H
 #include <poll.h>
 
 #include "monitor/page.h"

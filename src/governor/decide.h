@@ -1,5 +1,5 @@
 /*
- * policy.h -- what to change next: one pure function of what is seen and what was done before.
+ * decide.h -- what to change next: one pure function of what is seen and what was done before.
  *
  * No lock, clock or allocation, so that every decision can be tested from a table and made again
  * from a log (replay.h). governor.c looks, asks here and acts. At most one thing is changed at a
@@ -13,8 +13,8 @@
  *   4. memory to spare: to the cache, at half the speed it was taken, and for a minute never more
  *      than the last pressure allowed
  */
-#ifndef FB_GOVERNOR_POLICY_H
-#define FB_GOVERNOR_POLICY_H
+#ifndef FB_GOVERNOR_DECIDE_H
+#define FB_GOVERNOR_DECIDE_H
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* Requests to a running loader: answered, bounded, checked; nobody waits for anybody. */
-#include "monitor/control.h"
+#include "monitor/control_socket.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

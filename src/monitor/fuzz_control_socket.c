@@ -1,10 +1,10 @@
-/* fuzz_control.c -- any bytes as a request to a running loader. */
+/* fuzz_control_socket.c -- any bytes as a request to a running loader. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "monitor/control.h"
+#include "monitor/control_socket.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -1,4 +1,4 @@
-#include "governor/policy.h"
+#include "governor/decide.h"
 
 #include <inttypes.h>
 #include <math.h>
