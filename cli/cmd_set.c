@@ -92,7 +92,7 @@ static const char *value_text(const json_t *result, const char *which, char text
     return end == value || *end ? value : fb_size_text(bytes, text);
 }
 
-static int result_tell(const struct fb_page *page, json_t *reply, bool json)
+static int result_tell(const struct fb_snapshot *page, json_t *reply, bool json)
 {
     const json_t *results = json_object_get(reply, "results"), *result;
     char label[128], old[32], new[32];

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "command.h"
-#include "monitor/page_json.h"
+#include "monitor/snapshot_file.h"
 #include "monitor/postmortem.h"
 #include "options.h"
 #include "output.h"
@@ -56,7 +56,7 @@ static int print_json(const struct loaders *loaders)
     json_t *list = json_array();
 
     for (unsigned i = 0; i < loaders->count; i++)
-        json_array_append_new(list, fb_page_json(&loaders->pages[i]));
+        json_array_append_new(list, fb_snapshot_json(&loaders->pages[i]));
     return output_json(json_pack("{s:o}", "loaders", list));
 }
 
@@ -78,7 +78,7 @@ static int print_text(const struct top *top, const struct loaders *loaders)
 
 static int tell_last(bool json)
 {
-    struct fb_page *page = calloc(1, sizeof(*page));
+    struct fb_snapshot *page = calloc(1, sizeof(*page));
     forebay_error error;
     int code = EXIT_DONE;
     char label[128];
@@ -87,13 +87,13 @@ static int tell_last(bool json)
     if (!page || !fb_death_last(page, &error)) {
         code = output_failure("top", json, &error);
     } else if (json) {
-        code = output_json(fb_page_json(page));
+        code = output_json(fb_snapshot_json(page));
     } else {
         loader_label(page, label, sizeof(label));
         printf("%s: %s\n", label, page->verdict);
-        for (uint64_t i = 0; i < page->decision_count && i < FB_PAGE_DECISIONS; i++)
+        for (uint64_t i = 0; i < page->decision_count && i < FB_SNAPSHOT_DECISIONS; i++)
             printf("  %s\n", page->decisions[(page->decision_count - 1 - i) %
-                                             FB_PAGE_DECISIONS].text);
+                                             FB_SNAPSHOT_DECISIONS].text);
     }
     free(page);
     return code;
@@ -125,7 +125,7 @@ static void draw(const struct screen *screen, const char *keys)
 }
 
 /* The one that is shown, if it still runs. */
-static const struct fb_page *shown(const struct top *top, const struct loaders *loaders)
+static const struct fb_snapshot *shown(const struct top *top, const struct loaders *loaders)
 {
     for (unsigned i = 0; i < loaders->count; i++)
         if (loaders->pages[i].pid == top->pid && !strcmp(loaders->pages[i].name, top->name))
@@ -154,7 +154,7 @@ static void size_follow(void)
 
 static void show(struct top *top, const struct loaders *loaders, struct screen *screen)
 {
-    const struct fb_page *page = top->alone ? shown(top, loaders) : NULL;
+    const struct fb_snapshot *page = top->alone ? shown(top, loaders) : NULL;
     int rows, columns;
 
     size_follow();

@@ -15,13 +15,13 @@ struct search {
     bool full;
 };
 
-static bool keep_one(void *data, const struct fb_page *page, const char *path)
+static bool keep_one(void *data, const struct fb_snapshot *page, const char *path)
 {
     struct search *search = data;
     struct loaders *loaders = search->loaders;
 
     (void)path;
-    if (!fb_page_is_alive(page) || (search->pid && page->pid != search->pid) ||
+    if (!fb_snapshot_is_alive(page) || (search->pid && page->pid != search->pid) ||
         (search->name && strcmp(page->name, search->name) != 0))
         return true;
     if (loaders->count == LOADERS_MAX) {
@@ -58,7 +58,7 @@ int loaders_find(struct loaders *loaders, const char *which, forebay_error *erro
     loaders->pages = calloc(LOADERS_MAX, sizeof(*loaders->pages));
     if (!loaders->pages)
         return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for the list of loaders");
-    status = fb_page_list(keep_one, &search, error);
+    status = fb_snapshot_file_list(keep_one, &search, error);
     if (!status && which && !loaders->count)
         status = fb_fail(error, FOREBAY_MISSING, "no loader of this user runs as %s; forebay top "
                          "lists those that do", which);
@@ -73,7 +73,7 @@ void loaders_release(struct loaders *loaders)
     *loaders = (struct loaders){ .count = 0 };
 }
 
-void loader_label(const struct fb_page *page, char *text, size_t size)
+void loader_label(const struct fb_snapshot *page, char *text, size_t size)
 {
     snprintf(text, size, "%" PRIu64 "%s%s", page->pid, page->name[0] ? ":" : "", page->name);
 }

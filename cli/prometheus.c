@@ -58,7 +58,7 @@ static void host_write(FILE *to, const struct fb_sample *sample)
     }
 }
 
-static void loader_write(FILE *to, const struct fb_page *page)
+static void loader_write(FILE *to, const struct fb_snapshot *page)
 {
     char labels[160], name[64];
     size_t length = 0;
@@ -67,17 +67,9 @@ static void loader_write(FILE *to, const struct fb_page *page)
         name[length++] = *at == '"' || *at == '\\' ? '_' : *at;
     name[length] = '\0';
     snprintf(labels, sizeof(labels), "{pid=\"%" PRIu64 "\",name=\"%s\"}", page->pid, name);
-    gauge(to, "samples_total", labels, known(page->samples));
-    gauge(to, "batches_total", labels, known(page->batches));
-    gauge(to, "bytes_total", labels, known(page->bytes));
-    gauge(to, "wait_seconds_total", labels, page->wait_s);
-    gauge(to, "memory_used_bytes", labels, known(page->used));
-    gauge(to, "memory_budget_bytes", labels, known(page->limit));
-    gauge(to, "cache_bytes", labels, known(page->cache_bytes));
-    gauge(to, "cache_hits_total", labels, known(page->hits));
-    gauge(to, "cache_misses_total", labels, known(page->misses));
-    gauge(to, "workers", labels, known(page->workers));
-    gauge(to, "prefetch", labels, known(page->prefetch));
+    for (unsigned i = 0; i < fb_figure_count; i++)
+        if (fb_figures[i].metric[0])
+            gauge(to, fb_figures[i].metric, labels, fb_figure_value(&fb_figures[i], page));
 }
 
 char *prometheus_text(const struct fb_sample *sample)

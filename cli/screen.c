@@ -99,7 +99,7 @@ static void duration_text(double seconds, char text[32])
 
 /* ---- The list ---- */
 
-static void list_row(struct screen *screen, const struct fb_page *page, bool chosen)
+static void list_row(struct screen *screen, const struct fb_snapshot *page, bool chosen)
 {
     char label[128], used[32], limit[32], speed[32], wait[32];
 
@@ -130,7 +130,7 @@ void screen_list(struct screen *screen, const struct loaders *loaders, unsigned 
 
 /* ---- One loader ---- */
 
-static void put_flow(struct screen *screen, const struct fb_page *page)
+static void put_flow(struct screen *screen, const struct fb_snapshot *page)
 {
     char speed[32], bytes[32], wait[32], p50[32], p99[32];
 
@@ -142,7 +142,7 @@ static void put_flow(struct screen *screen, const struct fb_page *page)
         real_text(page->wait_p50_ms, "%.2f", p50), real_text(page->wait_p99_ms, "%.2f", p99));
 }
 
-static void put_epoch(struct screen *screen, const struct fb_page *page, unsigned cells)
+static void put_epoch(struct screen *screen, const struct fb_snapshot *page, unsigned cells)
 {
     double share = ratio(page->position, page->epoch_samples);
     char bar[SCREEN_COLUMNS];
@@ -152,7 +152,7 @@ static void put_epoch(struct screen *screen, const struct fb_page *page, unsigne
         page->epoch + 1, bar, isnan(share) ? 0 : 100 * share, page->epoch_samples);
 }
 
-static void put_memory(struct screen *screen, const struct fb_page *page, unsigned cells)
+static void put_memory(struct screen *screen, const struct fb_snapshot *page, unsigned cells)
 {
     char bar[SCREEN_COLUMNS], a[32], b[32];
     double share = ratio(page->used, page->limit);
@@ -167,7 +167,7 @@ static void put_memory(struct screen *screen, const struct fb_page *page, unsign
     }
 }
 
-static void put_host(struct screen *screen, const struct fb_page *page)
+static void put_host(struct screen *screen, const struct fb_snapshot *page)
 {
     char a[32], b[32], c[32], d[32], e[32];
 
@@ -180,7 +180,7 @@ static void put_host(struct screen *screen, const struct fb_page *page)
             real_text(page->memory_stalled, "%.1f%%", e));
 }
 
-static void put_cache(struct screen *screen, const struct fb_page *page)
+static void put_cache(struct screen *screen, const struct fb_snapshot *page)
 {
     char a[32], b[32], c[32];
 
@@ -194,9 +194,9 @@ static void put_cache(struct screen *screen, const struct fb_page *page)
 }
 
 /* A letter for each worker: r reads, D decodes, . waits. */
-static void put_workers(struct screen *screen, const struct fb_page *page, unsigned columns)
+static void put_workers(struct screen *screen, const struct fb_snapshot *page, unsigned columns)
 {
-    char doing[FB_PAGE_WORKERS + 1];
+    char doing[FB_SNAPSHOT_WORKERS + 1];
     uint64_t count = fb_min(page->worker_count, columns > 60 ? columns - 60 : 8);
 
     for (uint64_t i = 0; i < count; i++)
@@ -208,14 +208,14 @@ static void put_workers(struct screen *screen, const struct fb_page *page, unsig
         " ready, %" PRIu64 " held", page->in_flight, page->prefetch, page->ready, page->held);
 }
 
-static void put_decisions(struct screen *screen, const struct fb_page *page, unsigned columns,
+static void put_decisions(struct screen *screen, const struct fb_snapshot *page, unsigned columns,
                           unsigned rows)
 {
-    uint64_t kept = fb_min(page->decision_count, FB_PAGE_DECISIONS);
+    uint64_t kept = fb_min(page->decision_count, FB_SNAPSHOT_DECISIONS);
 
     for (uint64_t i = 0; i < kept && screen->count < rows; i++) {
-        const struct fb_page_decision *one =
-            &page->decisions[(page->decision_count - 1 - i) % FB_PAGE_DECISIONS];
+        const struct fb_snapshot_decision *one =
+            &page->decisions[(page->decision_count - 1 - i) % FB_SNAPSHOT_DECISIONS];
         time_t seconds = (time_t)(one->time_ns / 1000000000u);
         char when[16] = "", line[sizeof(one->text) + 24];
         struct tm local;
@@ -244,7 +244,7 @@ static void put_gpus(struct screen *screen, struct fb_gpus *handle)
     }
 }
 
-void screen_one(struct screen *screen, const struct fb_page *page, struct fb_gpus *gpus,
+void screen_one(struct screen *screen, const struct fb_snapshot *page, struct fb_gpus *gpus,
                 unsigned columns, unsigned rows)
 {
     unsigned cells = columns > 60 ? fb_min(columns - 46, 60) & 0xff : 16;

@@ -24,6 +24,6 @@ struct screen {
  * is room for; of long lists the last part is left out and counted. */
 void screen_list(struct screen *screen, const struct loaders *loaders, unsigned chosen,
                  unsigned columns, unsigned rows);
-void screen_one(struct screen *screen, const struct fb_page *page, struct fb_gpus *gpus,
+void screen_one(struct screen *screen, const struct fb_snapshot *page, struct fb_gpus *gpus,
                 unsigned columns, unsigned rows);
 #endif

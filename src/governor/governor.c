@@ -1,3 +1,4 @@
+/* governor.c -- the thread that looks, decides and acts. */
 #include "governor/governor.h"
 
 #include <inttypes.h>
@@ -11,11 +12,11 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/thread.h"
-#include "governor/look.h"
+#include "governor/view.h"
 #include "governor/replay.h"
 #include "monitor/alarm.h"
 #include "monitor/gpu.h"
-#include "monitor/page_json.h"
+#include "monitor/snapshot_file.h"
 #include "monitor/recorder.h"
 
 #define TICK_NS ((uint64_t)100000000)
@@ -38,8 +39,8 @@ struct fb_governor {
 
     /* The thread's own: */
     struct fb_past past;
-    struct fb_look look;
-    struct fb_page_writer *page;
+    struct fb_observer look;
+    struct fb_snapshot_file *page;
     struct fb_control *control;
     struct fb_recorder *recorder;
     struct fb_alarms alarms;
@@ -114,9 +115,9 @@ static void tell_change(const struct fb_decision *decision, uint64_t reached, ch
              decision->reason, decision->figures);
 }
 
-static void keep_decision(struct fb_page *page, const char *text)
+static void keep_decision(struct fb_snapshot *page, const char *text)
 {
-    struct fb_page_decision *place = &page->decisions[page->decision_count++ % FB_PAGE_DECISIONS];
+    struct fb_snapshot_decision *place = &page->decisions[page->decision_count++ % FB_SNAPSHOT_DECISIONS];
 
     place->time_ns = fb_wall_ns();
     snprintf(place->text, sizeof(place->text), "%.*s", (int)sizeof(place->text) - 1, text);
@@ -124,7 +125,7 @@ static void keep_decision(struct fb_page *page, const char *text)
 
 static void decide_and_act(struct fb_governor *governor, uint64_t now_ns)
 {
-    struct fb_view view = fb_look_view(&governor->look, &governor->options, governor->fixed,
+    struct fb_view view = fb_view_make(&governor->look, &governor->options, governor->fixed,
                                        now_ns);
     struct fb_past before = governor->past;
     struct fb_decision decision;
@@ -149,7 +150,7 @@ static void decide_and_act(struct fb_governor *governor, uint64_t now_ns)
             fb_say(&governor->log, "governor: %s", text);
     }
     if (!decision.quiet)
-        keep_decision(&governor->look.page, text);
+        keep_decision(&governor->look.now, text);
     if (governor->recorder && fb_replay_write(&view, &before, &decision, governor->line))
         fb_recorder_line(governor->recorder, governor->line, strlen(governor->line));
 }
@@ -177,8 +178,8 @@ static void raise_alarm(struct fb_governor *governor, const char *text)
 
     snprintf(line, sizeof(line), "alarm: %s", text);
     fb_warn(&governor->log, "%s", line);
-    keep_decision(&governor->look.page, line);
-    governor->look.page.alarms++;
+    keep_decision(&governor->look.now, line);
+    governor->look.alarms++;
     if (governor->recorder)
         fb_recorder_json(governor->recorder, "alarm", json_pack("{s:s}", "text", text));
     switch (governor->options.config->monitor_alarm_action) {
@@ -209,7 +210,7 @@ static void watch_alarms(struct fb_governor *governor)
     fb_alarm_reap(&governor->alarms);
     if (!governor->alarms.any)
         return;
-    fb_alarm_readings_host(&readings, &governor->look.host, governor->look.page.resident);
+    fb_alarm_readings_host(&readings, &governor->look.host, governor->look.now.resident);
     gpus_put(governor, &readings);
     if (fb_alarm_check(&governor->alarms, &readings, text, sizeof(text)))
         raise_alarm(governor, text);
@@ -221,17 +222,17 @@ static void look_around(struct fb_governor *governor, uint64_t now_ns)
 {
     bool second = !governor->second_ns || now_ns - governor->second_ns >= SECOND_NS;
 
-    fb_look_take(&governor->look, &governor->options, now_ns);
+    fb_observe(&governor->look, now_ns);
     decide_and_act(governor, now_ns);
     if (second) {
         governor->second_ns = now_ns;
         watch_alarms(governor);
         fb_pipeline_check_slow(governor->options.pipeline);
         if (governor->recorder)
-            fb_recorder_json(governor->recorder, "snapshot", fb_page_json(&governor->look.page));
+            fb_recorder_json(governor->recorder, "snapshot", fb_snapshot_json(&governor->look.now));
     }
     if (governor->page)
-        fb_page_write(governor->page, &governor->look.page);
+        fb_snapshot_file_write(governor->page, &governor->look.now);
 }
 
 /* Until the next look, or somebody asks for something. */
@@ -280,10 +281,10 @@ static void *governor_main(void *argument)
 static void release(struct fb_governor *governor)
 {
     if (governor->recorder)
-        fb_recorder_json(governor->recorder, "end", fb_page_json(&governor->look.page));
+        fb_recorder_json(governor->recorder, "end", fb_snapshot_json(&governor->look.now));
     fb_recorder_close(governor->recorder);
     fb_control_close(governor->control);
-    fb_page_close(governor->page);
+    fb_snapshot_file_close(governor->page);
     fb_gpus_close(governor->gpus);
     if (governor->wake >= 0)
         close(governor->wake);
@@ -298,10 +299,10 @@ static void publish(struct fb_governor *governor)
     if (fb_control_open(&governor->control, governor->options.set, governor->options.data, &error))
         fb_warn(&governor->log, "forebay set cannot reach this loader: %s", error.message);
     else
-        snprintf(governor->look.page.socket, sizeof(governor->look.page.socket), "%s",
+        snprintf(governor->look.now.socket, sizeof(governor->look.now.socket), "%s",
                  fb_control_name(governor->control));
-    fb_look_take(&governor->look, &governor->options, fb_now_ns());
-    if (fb_page_open(&governor->page, &governor->look.page, &error))
+    fb_observe(&governor->look, fb_now_ns());
+    if (fb_snapshot_file_open(&governor->page, &governor->look.now, &error))
         fb_warn(&governor->log, "forebay top cannot see this loader, and its death would leave no "
                 "trace: %s", error.message);
 }
@@ -323,6 +324,23 @@ static int open_asked_for(struct fb_governor *governor, forebay_error *error)
                     "is not there");
     }
     return FOREBAY_OK;
+}
+
+static void observer_begin(struct fb_governor *governor)
+{
+    const struct fb_governor_options *options = &governor->options;
+    struct fb_observed what = { .pipeline = options->pipeline,
+                                .cache = options->cache,
+                                .source = options->source,
+                                .budget = options->budget,
+                                .name = options->name,
+                                .policy = options->policy,
+                                .device = options->device,
+                                .ranks = options->ranks,
+                                .floor = options->floor,
+                                .recent = true };
+
+    fb_observer_init(&governor->look, &what);
 }
 
 static void fix_from_config(struct fb_governor *governor)
@@ -354,10 +372,10 @@ int fb_governor_start(struct fb_governor **out, const struct fb_governor_options
                  ? fb_fail_errno(error, FOREBAY_NO_MEMORY, "no descriptor for the governor")
                  : open_asked_for(governor, error);
     if (!status) {
-        fb_look_begin(&governor->look, options);
+        observer_begin(governor);
         publish(governor);
         if (governor->recorder)
-            fb_recorder_json(governor->recorder, "start", fb_page_json(&governor->look.page));
+            fb_recorder_json(governor->recorder, "start", fb_snapshot_json(&governor->look.now));
         status = fb_thread_start(&governor->thread, governor_main, governor, "forebay-gov",
                                  FB_THREAD_STACK_BYTES, 0, error);
     }

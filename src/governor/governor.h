@@ -1,7 +1,7 @@
 /*
  * governor.h -- the thread that looks, decides and acts, ten times a second: it takes one view of
  * loader and host, asks decide.h, changes one setting through the pipeline's and the cache's
- * setters, says so with reason and figures, and publishes all of it in the loader's page. It also
+ * setters, says so with reason and figures, and publishes all of it in the loader's snapshot file. It also
  * answers the control socket, keeps the log, watches for alarms and for reads that hang.
  *
  * It never touches the order or the contents of batches.
@@ -21,7 +21,7 @@ struct fb_governor_options {
     const struct fb_config *config;
     const struct fb_log *log;
     pthread_mutex_t *settings;    /* held while a setting is changed */
-    const char *name, *policy;
+    const char *name, *policy, *device;
     struct fb_ranks ranks;
     uint64_t floor, slot, per_worker; /* bytes: of the plan */
     uint64_t cache_least, cache_most; /* its index; all it could ever use */

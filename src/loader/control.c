@@ -9,7 +9,6 @@
 #include "base/size.h"
 #include "cache/cache.h"
 #include "loader/loader.h"
-#include "monitor/snapshot.h"
 
 static int check_process(const forebay_loader *loader, forebay_error *error)
 {
@@ -325,41 +324,56 @@ static uint64_t peak_pss_locked(forebay_loader *loader, uint64_t used)
     return loader->peak_pss;
 }
 
-/* A source that keeps its units itself. */
-static void read_kept(struct fb_source *source, struct fb_snapshot *now)
+/* The observer is made with the first call. */
+static struct fb_observer *observe_locked(forebay_loader *loader)
 {
-    struct fb_kept kept = source->ops->kept(source);
+    struct fb_observer *observer = &loader->observer;
+    struct fb_observed what = { .pipeline = loader->pipeline,
+                                .cache = loader->cache,
+                                .source = loader->source,
+                                .budget = loader->budget,
+                                .name = loader->name,
+                                .policy = loader->policy,
+                                .device = loader->device->ops->kind,
+                                .ranks = loader->ranks,
+                                .floor = loader->floor };
+    struct fb_budget_report budget;
 
-    now->has_cache = kept.limit_bytes > 0;
-    now->cache = (struct fb_cache_report){ .items = kept.items,
-                                           .bytes = kept.bytes,
-                                           .limit_bytes = kept.limit_bytes };
+    if (!observer->what.pipeline)
+        fb_observer_init(observer, &what);
+    fb_budget_read(loader->budget, &budget);
+    observer->peak_pss = peak_pss_locked(loader, budget.used);
+    fb_observe(observer, fb_now_ns());
+    return observer;
+}
+
+/* Like snprintf. */
+static size_t json_text(json_t *json, char *text, size_t size)
+{
+    size_t length = json ? json_dumpb(json, NULL, 0, JSON_COMPACT) : 0;
+
+    if (length && size > length) {
+        json_dumpb(json, text, size, JSON_COMPACT);
+        text[length] = '\0';
+    }
+    json_decref(json);
+    return length;
 }
 
 size_t forebay_stats_json(forebay_loader *loader, char *text, size_t size)
 {
-    struct fb_snapshot *now = &loader->snapshot;
+    struct fb_observer *observer;
     size_t length;
+    json_t *all;
 
     if (check_process(loader, NULL)) /* a child knows nothing of its parent's loader */
         return (size_t)snprintf(text, size, "{}");
     pthread_mutex_lock(&loader->lock);
-    memset(now, 0, sizeof(*now));
-    now->time_ns = fb_now_ns();
-    memcpy(now->name, loader->name, sizeof(now->name));
-    fb_budget_read(loader->budget, &now->budget);
-    fb_pipeline_read_report(loader->pipeline, &now->pipeline);
-    now->has_cache = loader->cache != NULL;
-    if (loader->cache)
-        fb_cache_read_report(loader->cache, &now->cache);
-    else if (loader->source->ops->kept)
-        read_kept(loader->source, now);
-    now->policy = loader->policy;
-    fb_host_memory_read(&now->host, "");
-    now->peak_pss_bytes = peak_pss_locked(loader, now->budget.used);
-    now->floor_bytes = loader->floor;
-    now->device = loader->device->ops->kind;
-    length = fb_snapshot_json(now, text, size);
+    observer = observe_locked(loader);
+    all = fb_snapshot_json(&observer->now);
+    if (all)
+        fb_snapshot_json_lists(all, &observer->report);
+    length = json_text(all, text, size);
     pthread_mutex_unlock(&loader->lock);
     return length;
 }

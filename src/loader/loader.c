@@ -242,6 +242,7 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
         .settings = &loader->settings,
         .name = loader->name,
         .policy = loader->policy,
+        .device = loader->device->ops->kind,
         .ranks = loader->ranks,
         .floor = loader->floor,
         .slot = loader->needs.slot,

@@ -9,7 +9,7 @@
 #include "device/device.h"
 #include "governor/governor.h"
 #include "memory/host.h"
-#include "monitor/snapshot.h"
+#include "monitor/observe.h"
 #include "pipeline/pipeline.h"
 #include "plan/plan.h"
 #include "source/blocks.h"
@@ -45,7 +45,7 @@ struct forebay_loader {
     pthread_mutex_t settings; /* one change at a time, the user's or the governor's */
     pthread_mutex_t lock; /* of what follows; taken before any other */
     uint64_t peak_pss, pss_read_ns, pss_cost_ns, pss_used; /* when it was last read */
-    struct fb_snapshot snapshot; /* too large for a stack */
+    struct fb_observer observer; /* of stats(); guarded by lock */
     struct fb_pipeline_report report;
 };
 

@@ -293,7 +293,7 @@ void fb_control_serve(struct fb_control *control)
 
 /* ---- The client ---- */
 
-static int connect_to(const struct fb_page *page, forebay_error *error)
+static int connect_to(const struct fb_snapshot *page, forebay_error *error)
 {
     struct timeval patience = { .tv_sec = ASK_SECONDS };
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -320,7 +320,7 @@ static int connect_to(const struct fb_page *page, forebay_error *error)
     return -1;
 }
 
-int fb_control_ask(const struct fb_page *page, const char *request,
+int fb_control_ask(const struct fb_snapshot *page, const char *request,
                    char reply[FB_CONTROL_REPLY_BYTES], forebay_error *error)
 {
     size_t length = strlen(request), got = 0;

@@ -13,7 +13,7 @@
 #define FB_MONITOR_CONTROL_SOCKET_H
 #include <poll.h>
 
-#include "monitor/page.h"
+#include "monitor/snapshot_file.h"
 
 #define FB_CONTROL_REQUEST_BYTES 1024
 #define FB_CONTROL_REPLY_BYTES 4096
@@ -42,6 +42,6 @@ size_t fb_control_answer(const char *request, size_t length, fb_control_set_fn s
                          char reply[FB_CONTROL_REPLY_BYTES]);
 
 /* The client: send a request (no newline) to the loader of this page and read its reply. */
-int fb_control_ask(const struct fb_page *page, const char *request,
+int fb_control_ask(const struct fb_snapshot *page, const char *request,
                    char reply[FB_CONTROL_REPLY_BYTES], forebay_error *error);
 #endif

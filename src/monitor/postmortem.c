@@ -1,3 +1,4 @@
+/* postmortem.c -- find loaders that did not close, and say in one sentence how they ended. */
 #include "monitor/postmortem.h"
 
 #include <inttypes.h>
@@ -7,18 +8,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/size.h"
 
 #define DAY_NS ((uint64_t)86400 * 1000000000)
 #define DEAD_KEPT 32
-
-static uint64_t wall_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 /* ---- The sentence ---- */
 
@@ -28,7 +22,7 @@ static const char *bytes_text(uint64_t bytes, char text[32])
 }
 
 /* What the others in the group held leaves so much for a budget, with a twentieth to spare. */
-static uint64_t budget_advised(const struct fb_page *page, uint64_t room, uint64_t in_use)
+static uint64_t budget_advised(const struct fb_snapshot *page, uint64_t room, uint64_t in_use)
 {
     uint64_t others = in_use > page->used ? in_use - page->used : 0;
     uint64_t left = room > others ? room - others : 0;
@@ -36,7 +30,7 @@ static uint64_t budget_advised(const struct fb_page *page, uint64_t room, uint64
     return left - left / 20;
 }
 
-static void advise(const struct fb_page *page, uint64_t room, uint64_t in_use, char *text,
+static void advise(const struct fb_snapshot *page, uint64_t room, uint64_t in_use, char *text,
                    size_t size)
 {
     uint64_t advised = room == FB_UNKNOWN || in_use == FB_UNKNOWN
@@ -63,7 +57,7 @@ static bool is_near(uint64_t used, uint64_t limit)
     return used != FB_UNKNOWN && limit != FB_UNKNOWN && used > limit - limit / 10;
 }
 
-void fb_death_tell(const struct fb_page *page, uint64_t group_kills, uint64_t host_kills,
+void fb_death_tell(const struct fb_snapshot *page, uint64_t group_kills, uint64_t host_kills,
                    bool rebooted, char sentence[FB_DEATH_BYTES])
 {
     uint64_t used = page->host_total == FB_UNKNOWN || page->host_available == FB_UNKNOWN
@@ -97,7 +91,7 @@ void fb_death_tell(const struct fb_page *page, uint64_t group_kills, uint64_t ho
     }
 }
 
-static void judge(struct fb_page *page)
+static void judge(struct fb_snapshot *page)
 {
     char boot[40];
 
@@ -111,30 +105,30 @@ static void judge(struct fb_page *page)
 /* ---- Finding them ---- */
 
 struct search {
-    struct fb_page last; /* the newest dead one */
+    struct fb_snapshot last; /* the newest dead one */
     bool found;
 };
 
-static bool keep_newest(void *data, const struct fb_page *page, const char *path)
+static bool keep_newest(void *data, const struct fb_snapshot *page, const char *path)
 {
     struct search *search = data;
 
     (void)path;
-    if (fb_page_is_alive(page) || (search->found && page->time_ns <= search->last.time_ns))
+    if (fb_snapshot_is_alive(page) || (search->found && page->time_ns <= search->last.time_ns))
         return true;
     search->last = *page;
     search->found = true;
     return true;
 }
 
-bool fb_death_last(struct fb_page *page, forebay_error *error)
+bool fb_death_last(struct fb_snapshot *page, forebay_error *error)
 {
     struct search *search = calloc(1, sizeof(*search));
     bool found;
 
     if (!search)
         return false;
-    found = fb_page_list(keep_newest, search, error) == FOREBAY_OK && search->found;
+    found = fb_snapshot_file_list(keep_newest, search, error) == FOREBAY_OK && search->found;
     if (found) {
         *page = search->last;
         judge(page);
@@ -150,7 +144,7 @@ struct sweep {
     char oldest[FB_HOST_PATH_BYTES + 300];
 };
 
-static void say(const struct fb_log *log, const struct fb_page *page)
+static void say(const struct fb_log *log, const struct fb_snapshot *page)
 {
     char when[32] = "";
     time_t ended = (time_t)(page->time_ns / 1000000000u);
@@ -162,18 +156,18 @@ static void say(const struct fb_log *log, const struct fb_page *page)
             page->pid, page->name[0] ? ", " : "", page->name, when, page->verdict);
 }
 
-static bool sweep_one(void *data, const struct fb_page *page, const char *path)
+static bool sweep_one(void *data, const struct fb_snapshot *page, const char *path)
 {
     struct sweep *sweep = data;
-    struct fb_page told;
+    struct fb_snapshot told;
 
-    if (fb_page_is_alive(page))
+    if (fb_snapshot_is_alive(page))
         return true;
     if (!page->verdict[0]) {
         told = *page;
         judge(&told);
         say(sweep->log, &told);
-        fb_page_settle(path, &told);
+        fb_snapshot_file_settle(path, &told);
     }
     if (page->time_ns + DAY_NS < sweep->now_ns) {
         (void)unlink(path);
@@ -189,9 +183,9 @@ static bool sweep_one(void *data, const struct fb_page *page, const char *path)
 
 void fb_death_sweep(const struct fb_log *log)
 {
-    struct sweep sweep = { .log = log, .now_ns = wall_ns(), .oldest_ns = UINT64_MAX };
+    struct sweep sweep = { .log = log, .now_ns = fb_wall_ns(), .oldest_ns = UINT64_MAX };
 
     /* One comes with each run at most, so it is enough that one goes. */
-    if (fb_page_list(sweep_one, &sweep, NULL) == FOREBAY_OK && sweep.dead > DEAD_KEPT)
+    if (fb_snapshot_file_list(sweep_one, &sweep, NULL) == FOREBAY_OK && sweep.dead > DEAD_KEPT)
         (void)unlink(sweep.oldest);
 }

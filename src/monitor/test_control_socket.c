@@ -79,7 +79,7 @@ static void server_wait(struct fb_control *control, int timeout_ms)
 }
 
 /* Ask from a child, so that the server's turn can be taken here. */
-static int ask_in_child(const struct fb_page *page, const char *request, uid_t uid,
+static int ask_in_child(const struct fb_snapshot *page, const char *request, uid_t uid,
                         struct fb_control *control)
 {
     pid_t child = fork();
@@ -103,11 +103,11 @@ static int ask_in_child(const struct fb_page *page, const char *request, uid_t u
 static void the_same_user_is_answered_and_another_refused(void **state)
 {
     struct fb_control *control;
-    static struct fb_page page;
+    static struct fb_snapshot page;
 
     (void)state;
     assert_int_equal(fb_control_open(&control, set, NULL, NULL), FOREBAY_OK);
-    fb_page_identify(&page, "");
+    fb_snapshot_identify(&page, "");
     snprintf(page.socket, sizeof(page.socket), "%s", fb_control_name(control));
     assert_int_equal(ask_in_child(&page, "set workers=3", 0, control), 0);
     assert_int_equal(ask_in_child(&page, "set nonsense=3", 0, control), 1);

@@ -19,9 +19,9 @@
 static char folder[64];
 
 /* The example of the design: 41.2 GiB of 42, of which 30 are cache. */
-static struct fb_page example(void)
+static struct fb_snapshot example(void)
 {
-    struct fb_page page = { .limit = 34 * FB_GIB,
+    struct fb_snapshot page = { .limit = 34 * FB_GIB,
                             .used = 33 * FB_GIB,
                             .floor = FB_GIB,
                             .group_limit = 42 * FB_GIB,
@@ -38,7 +38,7 @@ static struct fb_page example(void)
 
 static void each_end_has_its_sentence(void **state)
 {
-    struct fb_page page = example();
+    struct fb_snapshot page = example();
     char text[FB_DEATH_BYTES];
 
     (void)state;
@@ -61,7 +61,7 @@ static void each_end_has_its_sentence(void **state)
 
 static void a_host_without_groups_is_told_by_its_own_counter(void **state)
 {
-    struct fb_page page = example();
+    struct fb_snapshot page = example();
     char text[FB_DEATH_BYTES];
 
     (void)state;
@@ -76,7 +76,7 @@ static void a_host_without_groups_is_told_by_its_own_counter(void **state)
 
 static void where_others_held_it_all_no_budget_is_advised(void **state)
 {
-    struct fb_page page = example();
+    struct fb_snapshot page = example();
     char text[FB_DEATH_BYTES];
 
     (void)state;
@@ -100,18 +100,18 @@ static void keep_line(void *data, int level, const char *line)
 
 static void leave_a_dead_page(const char *name, uint64_t age_s)
 {
-    struct fb_page_writer *writer;
-    struct fb_page page = example();
+    struct fb_snapshot_file *writer;
+    struct fb_snapshot page = example();
     struct timespec now;
     int status;
     pid_t child = fork();
 
     if (child == 0) {
         clock_gettime(CLOCK_REALTIME, &now);
-        fb_page_identify(&page, name);
+        fb_snapshot_identify(&page, name);
         page.group_kills = fb_host_group_kills(page.group);
         page.time_ns = ((uint64_t)now.tv_sec - age_s) * 1000000000u;
-        if (fb_page_open(&writer, &page, NULL))
+        if (fb_snapshot_file_open(&writer, &page, NULL))
             _exit(1);
         _exit(0);
     }
@@ -119,7 +119,7 @@ static void leave_a_dead_page(const char *name, uint64_t age_s)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-static bool count_one(void *data, const struct fb_page *page, const char *path)
+static bool count_one(void *data, const struct fb_snapshot *page, const char *path)
 {
     (void)page;
     (void)path;
@@ -130,7 +130,7 @@ static bool count_one(void *data, const struct fb_page *page, const char *path)
 static void each_death_is_said_once_and_removed_after_a_day(void **state)
 {
     const struct fb_log log = { .log = keep_line };
-    struct fb_page page;
+    struct fb_snapshot page;
     unsigned count = 0;
     char command[128];
 
@@ -156,14 +156,14 @@ static void each_death_is_said_once_and_removed_after_a_day(void **state)
     leave_a_dead_page("yesterday", 90000);
     fb_death_sweep(&log);
     assert_int_equal(said_count, 3);
-    fb_page_list(count_one, &count, NULL);
+    fb_snapshot_file_list(count_one, &count, NULL);
     assert_int_equal(count, 2);
     for (unsigned i = 0; i < 40; i++) {
         leave_a_dead_page("many", i);
         fb_death_sweep(&log);
     }
     count = 0;
-    fb_page_list(count_one, &count, NULL);
+    fb_snapshot_file_list(count_one, &count, NULL);
     assert_int_equal(count, 32);
     snprintf(command, sizeof(command), "rm -r '%s'", folder);
     assert_int_equal(system(command), 0);

@@ -5,7 +5,7 @@
 
 #define WAITS 0.05 /* of the consumer's time: less, and the data is there when it comes */
 
-enum fb_limit_stage fb_verdict(const struct fb_page *page)
+enum fb_limit_stage fb_verdict(const struct fb_snapshot *page)
 {
     double read = page->read_share, decode = page->decode_share, copy = page->copy_share;
 
@@ -27,7 +27,7 @@ const char *fb_verdict_name(enum fb_limit_stage stage)
     return names[stage];
 }
 
-void fb_verdict_tell(const struct fb_page *page, char *text, size_t size)
+void fb_verdict_tell(const struct fb_snapshot *page, char *text, size_t size)
 {
     double wait = 100 * page->wait_share;
 

@@ -1,4 +1,4 @@
-#include "monitor/page.h"
+#include "monitor/snapshot_file.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -25,24 +25,24 @@
 struct copy {
     _Atomic uint64_t number; /* 0 while it is being written */
     uint64_t checksum;
-    struct fb_page page;
+    struct fb_snapshot page;
 };
 
 struct file {
     uint64_t magic, version, page_bytes, spare;
     struct copy copies[2];
 };
-_Static_assert(sizeof(struct file) <= FB_PAGE_BYTES, "the file must hold two copies");
-_Static_assert(sizeof(struct fb_page) % 8 == 0, "summed in words");
+_Static_assert(sizeof(struct file) <= FB_SNAPSHOT_FILE_BYTES, "the file must hold two copies");
+_Static_assert(sizeof(struct fb_snapshot) % 8 == 0, "summed in words");
 
-struct fb_page_writer {
+struct fb_snapshot_file {
     struct file *file;
     pid_t pid;
     uint64_t number;
     char path[FB_HOST_PATH_BYTES + 160];
 };
 
-static uint64_t checksum(const struct fb_page *page)
+static uint64_t checksum(const struct fb_snapshot *page)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
     uint64_t a = 1, b = 2, c = 3, d = 4, words[4] = { 0, 0, 0, 0 };
@@ -65,12 +65,12 @@ static uint64_t checksum(const struct fb_page *page)
 
 /* A program that returns from main, or a Python that exits, was not killed: its pages go, too. Only
  * then is this list looked at. */
-static _Atomic(struct fb_page_writer *) registered[REGISTERED];
+static _Atomic(struct fb_snapshot_file *) registered[REGISTERED];
 
-static void list_change(struct fb_page_writer *from, struct fb_page_writer *to)
+static void list_change(struct fb_snapshot_file *from, struct fb_snapshot_file *to)
 {
     for (unsigned i = 0; i < REGISTERED; i++) {
-        struct fb_page_writer *expected = from;
+        struct fb_snapshot_file *expected = from;
 
         if (atomic_compare_exchange_strong(&registered[i], &expected, to))
             return;
@@ -80,7 +80,7 @@ static void list_change(struct fb_page_writer *from, struct fb_page_writer *to)
 __attribute__((destructor)) static void remove_at_exit(void)
 {
     for (unsigned i = 0; i < REGISTERED; i++) {
-        struct fb_page_writer *writer = atomic_load(&registered[i]);
+        struct fb_snapshot_file *writer = atomic_load(&registered[i]);
 
         if (writer && writer->pid == getpid())
             (void)unlink(writer->path);
@@ -89,7 +89,7 @@ __attribute__((destructor)) static void remove_at_exit(void)
 
 /* ---- Writing ---- */
 
-static void file_name(char *text, size_t size, const struct fb_page *page, unsigned twin)
+static void file_name(char *text, size_t size, const struct fb_snapshot *page, unsigned twin)
 {
     char name[64];
     size_t length = 0;
@@ -109,7 +109,7 @@ static void file_name(char *text, size_t size, const struct fb_page *page, unsig
 }
 
 /* The first name that is free: a process may have several loaders of one name. */
-static int make_file(struct fb_page_writer *writer, const struct fb_page *page,
+static int make_file(struct fb_snapshot_file *writer, const struct fb_snapshot *page,
                      forebay_error *error)
 {
     char folder[FB_HOST_PATH_BYTES], name[128];
@@ -129,27 +129,27 @@ static int make_file(struct fb_page_writer *writer, const struct fb_page *page,
     return fd;
 }
 
-static int map_file(struct fb_page_writer *writer, int fd, forebay_error *error)
+static int map_file(struct fb_snapshot_file *writer, int fd, forebay_error *error)
 {
     void *area;
 
     /* Allocated, not only sized: on a full disk a mapping of holes would kill us later. */
-    if (posix_fallocate(fd, 0, (off_t)FB_PAGE_BYTES) != 0 && ftruncate(fd, (off_t)FB_PAGE_BYTES))
+    if (posix_fallocate(fd, 0, (off_t)FB_SNAPSHOT_FILE_BYTES) != 0 && ftruncate(fd, (off_t)FB_SNAPSHOT_FILE_BYTES))
         return fb_fail_errno(error, FOREBAY_IO, "cannot size '%s'", writer->path);
-    area = mmap(NULL, FB_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    area = mmap(NULL, FB_SNAPSHOT_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (area == MAP_FAILED)
         return fb_fail_errno(error, FOREBAY_NO_MEMORY, "cannot map '%s'", writer->path);
-    (void)madvise(area, FB_PAGE_BYTES, MADV_DONTFORK);
+    (void)madvise(area, FB_SNAPSHOT_FILE_BYTES, MADV_DONTFORK);
     writer->file = area;
     *writer->file = (struct file){ .magic = MAGIC,
-                                   .version = FB_PAGE_VERSION,
-                                   .page_bytes = sizeof(struct fb_page) };
+                                   .version = FB_SNAPSHOT_FILE_VERSION,
+                                   .page_bytes = sizeof(struct fb_snapshot) };
     return FOREBAY_OK;
 }
 
-int fb_page_open(struct fb_page_writer **out, const struct fb_page *page, forebay_error *error)
+int fb_snapshot_file_open(struct fb_snapshot_file **out, const struct fb_snapshot *page, forebay_error *error)
 {
-    struct fb_page_writer *writer = calloc(1, sizeof(*writer));
+    struct fb_snapshot_file *writer = calloc(1, sizeof(*writer));
     forebay_error local;
     int fd, status;
 
@@ -168,12 +168,12 @@ int fb_page_open(struct fb_page_writer **out, const struct fb_page *page, foreba
         return status;
     }
     list_change(NULL, writer);
-    fb_page_write(writer, page);
+    fb_snapshot_file_write(writer, page);
     *out = writer;
     return FOREBAY_OK;
 }
 
-void fb_page_write(struct fb_page_writer *writer, const struct fb_page *page)
+void fb_snapshot_file_write(struct fb_snapshot_file *writer, const struct fb_snapshot *page)
 {
     struct copy *copy = &writer->file->copies[++writer->number % 2];
 
@@ -184,17 +184,17 @@ void fb_page_write(struct fb_page_writer *writer, const struct fb_page *page)
     atomic_store_explicit(&copy->number, writer->number, memory_order_release);
 }
 
-void fb_page_close(struct fb_page_writer *writer)
+void fb_snapshot_file_close(struct fb_snapshot_file *writer)
 {
     if (!writer || writer->pid != getpid())
         return;
     list_change(writer, NULL);
     (void)unlink(writer->path);
-    munmap(writer->file, FB_PAGE_BYTES);
+    munmap(writer->file, FB_SNAPSHOT_FILE_BYTES);
     free(writer);
 }
 
-void fb_page_identify(struct fb_page *page, const char *name)
+void fb_snapshot_identify(struct fb_snapshot *page, const char *name)
 {
     char group[FB_HOST_PATH_BYTES];
 
@@ -220,7 +220,7 @@ static void text_tame(char *text, size_t size)
             *text = '?';
 }
 
-static void page_tame(struct fb_page *page)
+static void page_tame(struct fb_snapshot *page)
 {
     text_tame(page->boot, sizeof(page->boot));
     text_tame(page->name, sizeof(page->name));
@@ -228,16 +228,16 @@ static void page_tame(struct fb_page *page)
     text_tame(page->group, sizeof(page->group));
     text_tame(page->verdict, sizeof(page->verdict));
     text_tame(page->policy, sizeof(page->policy));
-    for (unsigned i = 0; i < FB_PAGE_DECISIONS; i++)
+    for (unsigned i = 0; i < FB_SNAPSHOT_DECISIONS; i++)
         text_tame(page->decisions[i].text, sizeof(page->decisions[i].text));
-    if (page->worker_count > FB_PAGE_WORKERS)
-        page->worker_count = FB_PAGE_WORKERS;
-    for (unsigned i = 0; i < FB_PAGE_WORKERS; i++)
+    if (page->worker_count > FB_SNAPSHOT_WORKERS)
+        page->worker_count = FB_SNAPSHOT_WORKERS;
+    for (unsigned i = 0; i < FB_SNAPSHOT_WORKERS; i++)
         if (page->doing[i] > FB_WORKER_DECODES)
             page->doing[i] = FB_WORKER_WAITS;
 }
 
-bool fb_page_parse(struct fb_page *page, const void *bytes, size_t size)
+bool fb_snapshot_file_parse(struct fb_snapshot *page, const void *bytes, size_t size)
 {
     const char *base = bytes;
     uint64_t head[3], best = 0;
@@ -245,12 +245,12 @@ bool fb_page_parse(struct fb_page *page, const void *bytes, size_t size)
     if (size < sizeof(struct file))
         return false;
     memcpy(head, base, sizeof(head));
-    if (head[0] != MAGIC || head[1] != FB_PAGE_VERSION || head[2] != sizeof(struct fb_page))
+    if (head[0] != MAGIC || head[1] != FB_SNAPSHOT_FILE_VERSION || head[2] != sizeof(struct fb_snapshot))
         return false;
     for (unsigned i = 0; i < 2; i++) {
         const char *at = base + offsetof(struct file, copies) + i * sizeof(struct copy);
         uint64_t number, sum;
-        struct fb_page candidate;
+        struct fb_snapshot candidate;
 
         memcpy(&number, at + offsetof(struct copy, number), 8);
         memcpy(&sum, at + offsetof(struct copy, checksum), 8);
@@ -265,9 +265,9 @@ bool fb_page_parse(struct fb_page *page, const void *bytes, size_t size)
     return best > 0;
 }
 
-void fb_page_format(char bytes[FB_PAGE_BYTES], const struct fb_page *page)
+void fb_snapshot_file_format(char bytes[FB_SNAPSHOT_FILE_BYTES], const struct fb_snapshot *page)
 {
-    const uint64_t head[3] = { MAGIC, FB_PAGE_VERSION, sizeof(struct fb_page) };
+    const uint64_t head[3] = { MAGIC, FB_SNAPSHOT_FILE_VERSION, sizeof(struct fb_snapshot) };
     const uint64_t number = 1, sum = checksum(page) ^ number;
     char *at = bytes + offsetof(struct file, copies);
 
@@ -294,7 +294,7 @@ static int open_checked(const char *path, forebay_error *error)
     return fd;
 }
 
-int fb_page_read(struct fb_page *page, const char *path, forebay_error *error)
+int fb_snapshot_file_read(struct fb_snapshot *page, const char *path, forebay_error *error)
 {
     int fd = open_checked(path, error);
     char *bytes;
@@ -302,12 +302,12 @@ int fb_page_read(struct fb_page *page, const char *path, forebay_error *error)
 
     if (fd < 0)
         return FOREBAY_MISSING;
-    bytes = malloc(FB_PAGE_BYTES);
+    bytes = malloc(FB_SNAPSHOT_FILE_BYTES);
     /* Both copies are torn only if the writer was twice as fast as this read: once more, then. */
     for (unsigned tries = 0; bytes && !good && tries < 3; tries++) {
-        ssize_t got = pread(fd, bytes, FB_PAGE_BYTES, 0);
+        ssize_t got = pread(fd, bytes, FB_SNAPSHOT_FILE_BYTES, 0);
 
-        good = got > 0 && fb_page_parse(page, bytes, (size_t)got);
+        good = got > 0 && fb_snapshot_file_parse(page, bytes, (size_t)got);
     }
     free(bytes);
     close(fd);
@@ -316,7 +316,7 @@ int fb_page_read(struct fb_page *page, const char *path, forebay_error *error)
                           path);
 }
 
-void fb_page_settle(const char *path, const struct fb_page *page)
+void fb_snapshot_file_settle(const char *path, const struct fb_snapshot *page)
 {
     struct copy copy = { .number = INT64_MAX, .page = *page };
     int fd = open(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -331,7 +331,7 @@ void fb_page_settle(const char *path, const struct fb_page *page)
     close(fd);
 }
 
-bool fb_page_is_alive(const struct fb_page *page)
+bool fb_snapshot_is_alive(const struct fb_snapshot *page)
 {
     struct timespec now;
     char boot[40];
@@ -354,11 +354,11 @@ static int is_page(const struct dirent *entry)
     return length > 5 && !strcmp(entry->d_name + length - 5, ".page");
 }
 
-int fb_page_list(fb_page_fn fn, void *data, forebay_error *error)
+int fb_snapshot_file_list(fb_snapshot_file_fn fn, void *data, forebay_error *error)
 {
     char folder[FB_HOST_PATH_BYTES], path[FB_HOST_PATH_BYTES + 300];
     int status = fb_host_run_folder(folder, error), count;
-    struct fb_page *page = status ? NULL : malloc(sizeof(*page));
+    struct fb_snapshot *page = status ? NULL : malloc(sizeof(*page));
     struct dirent **names = NULL;
     bool go_on = page != NULL;
 
@@ -367,7 +367,7 @@ int fb_page_list(fb_page_fn fn, void *data, forebay_error *error)
     count = page ? scandir(folder, &names, is_page, versionsort) : 0;
     for (int i = 0; i < count; i++) {
         snprintf(path, sizeof(path), "%s/%s", folder, names[i]->d_name);
-        if (go_on && i < PAGES_LISTED && fb_page_read(page, path, NULL) == FOREBAY_OK)
+        if (go_on && i < PAGES_LISTED && fb_snapshot_file_read(page, path, NULL) == FOREBAY_OK)
             go_on = fn(data, page, path);
         free(names[i]);
     }

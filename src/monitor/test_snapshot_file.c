@@ -20,11 +20,11 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "base/thread.h"
-#include "monitor/page.h"
+#include "monitor/snapshot_file.h"
 #include "monitor/verdict.h"
 
 static char folder[64];
-static struct fb_page page, seen;
+static struct fb_snapshot page, seen;
 
 static int set_up(void **state)
 {
@@ -34,7 +34,7 @@ static int set_up(void **state)
     assert_non_null(mkdtemp(folder));
     setenv("FOREBAY_RUN_DIR", folder, 1);
     memset(&page, 0, sizeof(page));
-    fb_page_identify(&page, "train/../x");
+    fb_snapshot_identify(&page, "train/../x");
     return 0;
 }
 
@@ -52,7 +52,7 @@ struct found {
     char path[512];
 };
 
-static bool remember(void *data, const struct fb_page *one, const char *path)
+static bool remember(void *data, const struct fb_snapshot *one, const char *path)
 {
     struct found *found = data;
 
@@ -66,30 +66,30 @@ static struct found look(void)
 {
     struct found found = { 0 };
 
-    assert_int_equal(fb_page_list(remember, &found, NULL), FOREBAY_OK);
+    assert_int_equal(fb_snapshot_file_list(remember, &found, NULL), FOREBAY_OK);
     return found;
 }
 
 static void what_is_written_is_read(void **state)
 {
-    struct fb_page_writer *writer, *twin;
+    struct fb_snapshot_file *writer, *twin;
 
     (void)state;
     page.samples = 7;
-    assert_int_equal(fb_page_open(&writer, &page, NULL), FOREBAY_OK);
+    assert_int_equal(fb_snapshot_file_open(&writer, &page, NULL), FOREBAY_OK);
     assert_int_equal(look().count, 1);
     assert_int_equal(seen.samples, 7);
     for (page.samples = 8; page.samples < 20; page.samples++) {
-        fb_page_write(writer, &page);
+        fb_snapshot_file_write(writer, &page);
         assert_int_equal(look().count, 1);
         assert_int_equal(seen.samples, page.samples);
     }
     assert_string_equal(seen.name, "train/../x");
     assert_null(strstr(look().path + strlen(folder) + 1, "/")); /* its file's name is tame */
-    assert_int_equal(fb_page_open(&twin, &page, NULL), FOREBAY_OK);
+    assert_int_equal(fb_snapshot_file_open(&twin, &page, NULL), FOREBAY_OK);
     assert_int_equal(look().count, 2);
-    fb_page_close(twin);
-    fb_page_close(writer);
+    fb_snapshot_file_close(twin);
+    fb_snapshot_file_close(writer);
     assert_int_equal(look().count, 0);
     assert_int_equal(rmdir(folder), 0); /* nothing is left */
     assert_int_equal(mkdir(folder, 0700), 0);
@@ -97,16 +97,16 @@ static void what_is_written_is_read(void **state)
 
 static void the_other_copy_serves_where_one_is_torn(void **state)
 {
-    struct fb_page_writer *writer;
+    struct fb_snapshot_file *writer;
     struct found found;
     int fd;
 
     (void)state;
     for (unsigned at = 0; at < 2; at++) {
         page.samples = 1;
-        assert_int_equal(fb_page_open(&writer, &page, NULL), FOREBAY_OK);
+        assert_int_equal(fb_snapshot_file_open(&writer, &page, NULL), FOREBAY_OK);
         page.samples = 2;
-        fb_page_write(writer, &page);
+        fb_snapshot_file_write(writer, &page);
         found = look();
         fd = open(found.path, O_RDWR);
         /* The middle of one copy, then of the other. */
@@ -114,43 +114,43 @@ static void the_other_copy_serves_where_one_is_torn(void **state)
         close(fd);
         assert_int_equal(look().count, 1);
         assert_int_equal(seen.samples, at == 0 ? 1 : 2);
-        fb_page_close(writer);
+        fb_snapshot_file_close(writer);
     }
 }
 
 static void hostile_files_are_no_pages(void **state)
 {
-    char path[128], bytes[FB_PAGE_BYTES];
+    char path[128], bytes[FB_SNAPSHOT_FILE_BYTES];
     FILE *file;
 
     (void)state;
     memset(bytes, 0, sizeof(bytes));
     memset(&page, 0xff, sizeof(page));
-    fb_page_format(bytes, &page);
+    fb_snapshot_file_format(bytes, &page);
     snprintf(path, sizeof(path), "%s/1-2-a.page", folder);
     file = fopen(path, "w");
     fwrite(bytes, 1, sizeof(bytes), file);
     fclose(file);
     assert_int_equal(look().count, 1); /* all is 255, but it ends where it must */
     assert_true(strlen(seen.name) < sizeof(seen.name));
-    assert_true(seen.worker_count <= FB_PAGE_WORKERS);
-    assert_false(fb_page_is_alive(&seen));
+    assert_true(seen.worker_count <= FB_SNAPSHOT_WORKERS);
+    assert_false(fb_snapshot_is_alive(&seen));
     assert_int_equal(truncate(path, 5000), 0);
     assert_int_equal(look().count, 0);
     assert_int_equal(truncate(path, 0), 0);
-    assert_int_equal(fb_page_read(&seen, path, NULL), FOREBAY_BAD_DATA);
+    assert_int_equal(fb_snapshot_file_read(&seen, path, NULL), FOREBAY_BAD_DATA);
     unlink(path);
     assert_int_equal(symlink("/etc/passwd", path), 0);
-    assert_int_equal(fb_page_read(&seen, path, NULL), FOREBAY_MISSING);
+    assert_int_equal(fb_snapshot_file_read(&seen, path, NULL), FOREBAY_MISSING);
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_int_equal(fb_page_read(&seen, path, NULL), FOREBAY_MISSING);
+    assert_int_equal(fb_snapshot_file_read(&seen, path, NULL), FOREBAY_MISSING);
     assert_int_equal(look().count, 0);
 }
 
 static void a_killed_writer_leaves_its_page_and_is_dead(void **state)
 {
-    struct fb_page_writer *writer;
+    struct fb_snapshot_file *writer;
     int status, ready[2];
     pid_t child;
     char byte;
@@ -159,23 +159,23 @@ static void a_killed_writer_leaves_its_page_and_is_dead(void **state)
     assert_int_equal(pipe(ready), 0);
     child = fork();
     if (child == 0) {
-        fb_page_identify(&page, "child");
+        fb_snapshot_identify(&page, "child");
         page.bytes = 4711;
-        if (fb_page_open(&writer, &page, NULL))
+        if (fb_snapshot_file_open(&writer, &page, NULL))
             _exit(1);
         (void)!write(ready[1], "x", 1);
         pause();
     }
     assert_int_equal(read(ready[0], &byte, 1), 1);
     assert_int_equal(look().count, 1);
-    assert_true(fb_page_is_alive(&seen));
+    assert_true(fb_snapshot_is_alive(&seen));
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
     assert_int_equal(look().count, 1);
-    assert_false(fb_page_is_alive(&seen));
+    assert_false(fb_snapshot_is_alive(&seen));
     assert_int_equal(seen.bytes, 4711);
     snprintf(seen.verdict, sizeof(seen.verdict), "gone");
-    fb_page_settle(look().path, &seen);
+    fb_snapshot_file_settle(look().path, &seen);
     memset(&seen, 0, sizeof(seen));
     assert_int_equal(look().count, 1);
     assert_int_equal(seen.bytes, 4711);
@@ -185,14 +185,14 @@ static void a_killed_writer_leaves_its_page_and_is_dead(void **state)
 
 static void a_program_that_exits_without_closing_leaves_nothing(void **state)
 {
-    struct fb_page_writer *writer;
+    struct fb_snapshot_file *writer;
     int status;
     pid_t child = fork();
 
     (void)state;
     if (child == 0) {
-        fb_page_identify(&page, "child");
-        if (fb_page_open(&writer, &page, NULL))
+        fb_snapshot_identify(&page, "child");
+        if (fb_snapshot_file_open(&writer, &page, NULL))
             _exit(1);
         exit(0);
     }
@@ -203,38 +203,38 @@ static void a_program_that_exits_without_closing_leaves_nothing(void **state)
 
 static void a_forks_child_cannot_close_it(void **state)
 {
-    struct fb_page_writer *writer;
+    struct fb_snapshot_file *writer;
     pid_t child;
 
     (void)state;
-    assert_int_equal(fb_page_open(&writer, &page, NULL), FOREBAY_OK);
+    assert_int_equal(fb_snapshot_file_open(&writer, &page, NULL), FOREBAY_OK);
     child = fork();
     if (child == 0) {
-        fb_page_close(writer);
+        fb_snapshot_file_close(writer);
         exit(0);
     }
     waitpid(child, NULL, 0);
     assert_int_equal(look().count, 1);
-    assert_true(fb_page_is_alive(&seen));
-    fb_page_close(writer);
+    assert_true(fb_snapshot_is_alive(&seen));
+    fb_snapshot_file_close(writer);
 }
 
 static _Atomic bool stop;
 
 static void *write_on(void *data)
 {
-    struct fb_page_writer *writer;
-    struct fb_page mine = page;
+    struct fb_snapshot_file *writer;
+    struct fb_snapshot mine = page;
 
     (void)data;
-    if (fb_page_open(&writer, &mine, NULL))
+    if (fb_snapshot_file_open(&writer, &mine, NULL))
         return NULL;
     while (!atomic_load(&stop)) {
         mine.samples++;
         mine.batches = mine.bytes = mine.samples;
-        fb_page_write(writer, &mine);
+        fb_snapshot_file_write(writer, &mine);
     }
-    fb_page_close(writer);
+    fb_snapshot_file_close(writer);
     return NULL;
 }
 
@@ -270,19 +270,19 @@ static uint64_t own_cpu_ns(void)
  * bound leaves room for sanitizers and emulators, not for a system call. */
 static void an_update_costs_next_to_nothing(void **state)
 {
-    struct fb_page_writer *writer;
+    struct fb_snapshot_file *writer;
     uint64_t best = UINT64_MAX;
 
     (void)state;
-    assert_int_equal(fb_page_open(&writer, &page, NULL), FOREBAY_OK);
+    assert_int_equal(fb_snapshot_file_open(&writer, &page, NULL), FOREBAY_OK);
     for (unsigned round = 0; round < 20; round++) {
         uint64_t begin = own_cpu_ns();
 
         for (unsigned i = 0; i < 500; i++)
-            fb_page_write(writer, &page);
+            fb_snapshot_file_write(writer, &page);
         best = fb_min(best, (own_cpu_ns() - begin) / 500);
     }
-    fb_page_close(writer);
+    fb_snapshot_file_close(writer);
     assert_in_range(best, 1, 20000);
 }
 
