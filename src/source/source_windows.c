@@ -8,8 +8,9 @@
  *
  * A unit is a file (of one field): what overlapping windows share is kept once. A window that is
  * not cached is read alone. tail: drop leaves out rows that fill no window, and with them a file
- * that is shorter than one; pad gives one more window, with zeros behind the last row. A file that
- * is broken counts as one window, which fails, so that on_error decides about it.
+ * that is shorter than one; pad gives one more window, with zeros after the last row, if the next
+ * window would begin before the end of the file. A broken file counts as one window, which fails, so
+ * that on_error decides about it.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -67,14 +68,16 @@ static bool is_broken(const struct windows_source *windows, uint64_t recording)
 static uint64_t count_windows(const struct windows_source *windows, uint64_t recording)
 {
     uint64_t rows = windows->set.series[recording * windows->set.field_count].rows;
-    uint64_t over;
+    uint64_t over, count;
 
     if (is_broken(windows, recording))
         return 1;
     if (rows < windows->window)
         return windows->pad && rows > 0;
     over = rows - windows->window;
-    return over / windows->stride + 1 + (windows->pad && over % windows->stride);
+    count = over / windows->stride + 1;
+    /* A stride larger than the window may jump over the rows that are left. */
+    return count + (windows->pad && over % windows->stride && windows->stride * count < rows);
 }
 
 static int index_windows(struct windows_source *windows, forebay_error *error)
@@ -263,7 +266,7 @@ static int windows_open(struct fb_source **out, const struct fb_config *config,
 
 /* ---- What the pipeline asks ---- */
 
-/* The recording that has the sample: the first one that ends behind it. */
+/* The recording that has the sample: the first one that ends after it. */
 static uint64_t find_recording(const struct windows_source *windows, uint64_t sample)
 {
     return fb_stretch_of(windows->ends, windows->recordings, sample);

@@ -159,6 +159,28 @@ static void the_tail_is_one_shorter_window_if_padded(void **state)
     assert_int_equal(count, 1);
 }
 
+/* Starts 0, 5, 10, ...: a padded window has at least one row of its file. */
+static void no_padded_window_begins_at_or_after_the_end(void **state)
+{
+    static const struct {
+        unsigned rows, windows, last;
+    } cases[] = { { 100, 20, 3 }, { 64, 13, 3 }, { 66, 14, 1 }, { 67, 14, 2 }, { 68, 14, 3 },
+                  { 65, 13, 3 },  { 1, 1, 1 },   { 4, 1, 3 },   { 5, 1, 3 },   { 6, 2, 1 } };
+    float values[6];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        write_series("a.npy", 1, cases[i].rows, true);
+        assert_int_equal(open_source("source: {kind: windows, path: %s/*.npy, window: 3, "
+                                     "stride: 5, tail: pad}"),
+                         0);
+        assert_int_equal(source->sample_count, cases[i].windows);
+        assert_int_equal(load_sample(cases[i].windows - 1, 0, values), cases[i].last);
+        fb_source_close(source);
+        source = NULL;
+    }
+}
+
 static void several_fields_are_cut_alike(void **state)
 {
     float values[8];
@@ -338,6 +360,7 @@ int main(void)
         TEST(no_window_crosses_a_file),
         TEST(a_file_in_fortran_order_gives_its_rows),
         TEST(the_tail_is_one_shorter_window_if_padded),
+        TEST(no_padded_window_begins_at_or_after_the_end),
         TEST(several_fields_are_cut_alike),
         TEST(fields_of_unequal_length_are_one_broken_sample),
         TEST(flat_files_are_rows_of_columns),
