@@ -26,7 +26,7 @@ static const char help[] =
     "cpu.share) gives it back to the governor. Either all settings are good, or none is made.\n"
     "\n"
     "Options:\n"
-    "  --json  print the result as one JSON object: loader, results [{key, old, new}],\n"
+    "  --json  print the result as one JSON object: loader, results [{key, old, new, also}],\n"
     "          held_batches, held_bytes\n"
     "\n"
     "Exit code: 0 done, 1 failed, 2 bad use.\n"
@@ -103,9 +103,13 @@ static int result_tell(const struct fb_snapshot *page, json_t *reply, bool json)
         json_object_set_new(reply, "loader", output_text(label));
         return output_json(json_incref(reply));
     }
-    json_array_foreach(results, i, result)
-        printf("%s %s: %s -> %s\n", label, json_string_value(json_object_get(result, "key")),
-               value_text(result, "old", old), value_text(result, "new", new));
+    json_array_foreach(results, i, result) {
+        const char *also = json_string_value(json_object_get(result, "also"));
+
+        printf("%s %s: %s -> %s%s%s\n", label, json_string_value(json_object_get(result, "key")),
+               value_text(result, "old", old), value_text(result, "new", new),
+               also && also[0] ? "; also " : "", also ? also : "");
+    }
     return EXIT_DONE;
 }
 

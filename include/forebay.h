@@ -222,6 +222,7 @@ typedef struct forebay_set_result {
     char new_value[64];     /* what was reached */
     uint64_t held_batches;  /* by the caller, right now */
     uint64_t held_bytes;
+    char also[128];         /* what else changed: "memory.cache 100 MiB -> 60 MiB", or "" */
 } forebay_set_result;
 
 /* Change a live key ("workers", "prefetch", "memory.budget", "cpu.share"), as `forebay set` does.

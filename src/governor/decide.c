@@ -191,7 +191,9 @@ static struct fb_decision shrink(const struct fb_view *now, struct fb_past *past
     uint64_t held = fb_min(now->cache, now->cache_limit), step;
 
     if (now->has_cache && !now->cache_fixed && held > now->cache_least) {
-        step = fb_min(fb_max(missing, held / 8), held - now->cache_least);
+        /* Of a lowered budget the size is known; the host's shortage is an estimate. */
+        step = now->used > now->limit ? missing : fb_max(missing, held / 8);
+        step = fb_min(step, held - now->cache_least);
         past->shrunk = step;
         return act(now, past, FB_ACT_CACHE, held - step, reason);
     }

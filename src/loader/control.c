@@ -10,6 +10,8 @@
 #include "cache/cache.h"
 #include "loader/loader.h"
 
+#define COUNT_MOST 1024 /* of workers, of batches in flight */
+
 static int check_process(const forebay_loader *loader, forebay_error *error)
 {
     if (loader->pid == getpid())
@@ -192,40 +194,87 @@ static uint64_t drop_workers(forebay_loader *loader, uint64_t workers)
                                    fb_max(1, workers - fb_min(workers, fewer)));
 }
 
-static int set_budget(forebay_loader *loader, const struct fb_size *size, uint64_t *workers,
-                      forebay_set_result *result, forebay_error *error)
+static int check_budget(const forebay_loader *loader, const struct fb_size *size,
+                        forebay_error *error)
 {
-    uint64_t bytes = size->value / fb_max(1, loader->ranks.local_world);
-    struct fb_budget_report now;
     char floor[32];
 
     if (size->mode != FB_SIZE_BYTES)
         return fb_fail(error, FOREBAY_BAD_CONFIG, "memory.budget: name a size, e.g. 8GiB");
-    if (bytes < loader->floor)
-        return fb_fail(error, FOREBAY_OVER_BUDGET,
-                       "memory.budget cannot go below this loader's floor of %s (%" PRIu64
-                       " bytes)", fb_size_text(loader->floor, floor), loader->floor);
+    if (size->value / fb_max(1, loader->ranks.local_world) >= loader->floor)
+        return FOREBAY_OK;
+    return fb_fail(error, FOREBAY_OVER_BUDGET,
+                   "memory.budget cannot go below this loader's floor of %s (%" PRIu64 " bytes)",
+                   fb_size_text(loader->floor, floor), loader->floor);
+}
+
+/* The cache gives up what no longer fits beside the rest, and no more; what it gave up comes back
+ * when the budget rises. Returns its new limit. */
+static uint64_t fit_cache(forebay_loader *loader, uint64_t limit, uint64_t held, uint64_t used,
+                          uint64_t budget)
+{
+    uint64_t others = fb_max(used - fb_min(used, held), loader->floor);
+    uint64_t room = budget - fb_min(budget, others), wanted = limit + loader->cache_given_up;
+    uint64_t now = fb_min(wanted, room);
+
+    if (now < limit || loader->cache_given_up)
+        now = loader->cache ? fb_cache_set_limit(loader->cache, now)
+                            : loader->source->ops->keep(loader->source, now, loader->window);
+    else
+        now = limit;
+    loader->cache_given_up = wanted - fb_min(wanted, now);
+    return now;
+}
+
+/* The cache's part of a changed budget; *from and *to are its limit before and after. */
+static void set_cache(forebay_loader *loader, uint64_t used, uint64_t budget, uint64_t *from,
+                      uint64_t *to)
+{
+    struct fb_cache_report cache = { .items = 0 };
+
+    if (loader->cache) {
+        fb_cache_read_report(loader->cache, &cache);
+    } else if (loader->source->ops->keep) {
+        struct fb_kept kept = loader->source->ops->kept(loader->source);
+
+        cache.share_bytes = kept.limit_bytes;
+        cache.ledger_bytes = kept.bytes;
+    }
+    *from = *to = cache.share_bytes;
+    if (cache.share_bytes)
+        *to = fit_cache(loader, cache.share_bytes, cache.ledger_bytes, used, budget);
+}
+
+/* What else changed, for the answer. */
+static void tell_also(forebay_set_result *result, uint64_t from, uint64_t to, uint64_t workers,
+                      uint64_t before)
+{
+    char a[32], b[32];
+    size_t used = 0;
+
+    if (from != to)
+        used = (size_t)snprintf(result->also, sizeof(result->also), "memory.cache %s -> %s",
+                                fb_size_text(from, a), fb_size_text(to, b));
+    if (workers && workers != before)
+        snprintf(result->also + used, sizeof(result->also) - used,
+                 "%sworkers %" PRIu64 " -> %" PRIu64, used ? ", " : "", before, workers);
+}
+
+static void set_budget(forebay_loader *loader, const struct fb_size *size,
+                       forebay_set_result *result)
+{
+    uint64_t bytes = size->value / fb_max(1, loader->ranks.local_world), from, to, workers = 0;
+    struct fb_budget_report now;
+
     fb_budget_read(loader->budget, &now);
     count_text(result->old_value, now.limit);
     fb_budget_set_limit(loader->budget, bytes);
     fb_pipeline_trim(loader->pipeline);
-    if (loader->cache && bytes < now.limit) {
-        struct fb_cache_report cache;
-
-        fb_cache_read_report(loader->cache, &cache);
-        fb_cache_set_limit(loader->cache,
-                           cache.share_bytes - fb_min(cache.share_bytes, now.limit - bytes));
-    }
-    if (loader->source->ops->keep && bytes < now.limit) {
-        uint64_t limit = loader->source->ops->kept(loader->source).limit_bytes;
-
-        loader->source->ops->keep(loader->source, limit - fb_min(limit, now.limit - bytes),
-                                  loader->window);
-    }
+    set_cache(loader, now.used, bytes, &from, &to);
     if (bytes < now.limit)
-        *workers = drop_workers(loader, loader->report.workers);
+        workers = drop_workers(loader, loader->report.workers);
     count_text(result->new_value, bytes);
-    return FOREBAY_OK;
+    tell_also(result, from, to, workers, loader->report.workers);
 }
 
 static void set_count(forebay_loader *loader, const char *key, uint64_t value,
@@ -244,60 +293,94 @@ static void set_count(forebay_loader *loader, const char *key, uint64_t value,
     count_text(result->new_value, value);
 }
 
-/* `workers: auto` while running: the governor may move it again. */
-static void leave_to_governor(const char *key, const struct fb_pipeline_report *now,
-                              forebay_set_result *result)
+/* `auto` while running: the governor may move it again. Batches in flight go back to what they were
+ * before they were first set by hand; workers are found by trials. */
+static void leave_to_governor(forebay_loader *loader, const char *key,
+                              const struct fb_pipeline_report *now, forebay_set_result *result)
 {
-    uint64_t value = strcmp(key, "workers") == 0 ? now->workers : now->prefetch;
+    bool workers = strcmp(key, "workers") == 0;
+    uint64_t value = workers ? now->workers : now->prefetch;
 
     count_text(result->old_value, value);
+    if (!workers && loader->auto_prefetch)
+        value = fb_pipeline_set_prefetch(loader->pipeline, loader->auto_prefetch);
     snprintf(result->new_value, sizeof(result->new_value), "auto (%" PRIu64 ")", value);
+}
+
+union live_value {
+    struct fb_count count;
+    struct fb_size size;
+};
+
+static int check_setting(const forebay_loader *loader, const char *key, const char *value,
+                         union live_value *parsed, forebay_error *error)
+{
+    int status = check_process(loader, error);
+
+    if (!status && !value[0])
+        status = fb_fail(error, FOREBAY_BAD_USE, "%s: the value is missing", key);
+    if (!status)
+        status = fb_config_parse_live(key, value, parsed, error);
+    if (status)
+        return status;
+    if (!strcmp(key, "memory.budget"))
+        return check_budget(loader, &parsed->size, error);
+    if (!parsed->count.is_auto && parsed->count.value > COUNT_MOST)
+        return fb_fail(error, FOREBAY_BAD_CONFIG, "%s: %" PRIu64 " is out of range, 1 ... %d", key,
+                       parsed->count.value, COUNT_MOST);
+    return FOREBAY_OK;
+}
+
+static void set_locked(forebay_loader *loader, const char *key, const union live_value *parsed,
+                       forebay_set_result *result)
+{
+    struct fb_pipeline_report *now = &loader->report;
+
+    fb_pipeline_read_report(loader->pipeline, now);
+    result->held_batches = now->held;
+    result->held_bytes = now->held_bytes;
+    if (!strcmp(key, "memory.budget")) {
+        set_budget(loader, &parsed->size, result);
+        return;
+    }
+    if (parsed->count.is_auto && strcmp(key, "cpu.share") != 0) {
+        leave_to_governor(loader, key, now, result);
+    } else {
+        if (!strcmp(key, "prefetch") && !loader->auto_prefetch)
+            loader->auto_prefetch = now->prefetch;
+        set_count(loader, key, parsed->count.value, now, result);
+    }
+    fb_governor_fix(loader->governor, key, !parsed->count.is_auto);
 }
 
 int forebay_set(forebay_loader *loader, const char *key, const char *value,
                 forebay_set_result *result, forebay_error *error)
 {
-    union {
-        struct fb_count count;
-        struct fb_size size;
-    } parsed;
-    struct fb_pipeline_report *now;
     forebay_set_result ignored;
-    uint64_t workers = 0;
-    int status = check_process(loader, error);
+    union live_value parsed;
+    int status = check_setting(loader, key, value, &parsed, error);
 
     result = result ? result : &ignored;
     memset(result, 0, sizeof(*result));
-    if (!status)
-        status = fb_config_parse_live(key, value, &parsed, error);
     if (status)
         return status;
-    now = &loader->report;
     pthread_mutex_lock(&loader->lock);
     pthread_mutex_lock(&loader->settings);
-    fb_pipeline_read_report(loader->pipeline, now);
-    if (!strcmp(key, "memory.budget"))
-        status = set_budget(loader, &parsed.size, &workers, result, error);
-    else if (parsed.count.is_auto && strcmp(key, "cpu.share") != 0)
-        leave_to_governor(key, now, result);
-    else
-        set_count(loader, key, parsed.count.value, now, result);
-    if (!status && strcmp(key, "memory.budget") != 0)
-        fb_governor_fix(loader->governor, key, !parsed.count.is_auto);
-    result->held_batches = now->held;
-    result->held_bytes = now->held_bytes;
+    set_locked(loader, key, &parsed, result);
     pthread_mutex_unlock(&loader->settings);
     pthread_mutex_unlock(&loader->lock);
-    if (workers)
-        fb_say(&loader->log, "workers: %" PRIu64 ", as many as the lowered memory.budget has room "
-               "for", workers);
-    return status;
+    if (result->also[0])
+        fb_say(&loader->log, "memory.budget was changed, and with it %s", result->also);
+    return FOREBAY_OK;
 }
 
 int fb_loader_set(void *loader, const char *key, const char *value, forebay_set_result *result,
                   forebay_error *error)
 {
-    return forebay_set(loader, key, value, result, error);
+    union live_value parsed;
+
+    return result ? forebay_set(loader, key, value, result, error)
+                  : check_setting(loader, key, value, &parsed, error);
 }
 
 /* ---- Statistics ---- */

@@ -47,6 +47,9 @@ struct forebay_loader {
     uint64_t peak_pss, pss_read_ns, pss_cost_ns, pss_used; /* when it was last read */
     struct fb_observer observer; /* of stats(); guarded by lock */
     struct fb_pipeline_report report;
+    /* Guarded by settings: */
+    uint64_t cache_given_up; /* bytes of its limit, to a budget that was lowered */
+    uint64_t auto_prefetch; /* before it was first set by hand; 0: it was not */
 };
 
 /* control.c: forebay_set as the control socket calls it. */

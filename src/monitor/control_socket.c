@@ -80,22 +80,21 @@ static int parse(char *text, struct pair pairs[PAIRS_MAX], unsigned *count, fore
             return fb_fail(error, FOREBAY_BAD_USE, "'%.64s': expected key=value", word);
         if (*count == PAIRS_MAX)
             return fb_fail(error, FOREBAY_BAD_USE, "more than %d settings at once", PAIRS_MAX);
+        if (!equals[1])
+            return fb_fail(error, FOREBAY_BAD_USE, "'%.64s': the value is missing", word);
         *equals = '\0';
         pairs[(*count)++] = (struct pair){ word, equals + 1 };
     }
     return *count ? FOREBAY_OK : fb_fail(error, FOREBAY_BAD_USE, "nothing to set is named");
 }
 
-static int check_all(const struct pair *pairs, unsigned count, forebay_error *error)
+static int check_all(const struct pair *pairs, unsigned count, fb_control_set_fn set, void *data,
+                     forebay_error *error)
 {
-    union {
-        struct fb_count count;
-        struct fb_size size;
-    } value;
     int status = FOREBAY_OK;
 
     for (unsigned i = 0; i < count && !status; i++)
-        status = fb_config_parse_live(pairs[i].key, pairs[i].value, &value, error);
+        status = set(data, pairs[i].key, pairs[i].value, NULL, error);
     return status;
 }
 
@@ -111,8 +110,9 @@ static size_t apply_all(const struct pair *pairs, unsigned count, fb_control_set
             json_decref(results);
             return reply_error(&error, reply);
         }
-        json_array_append_new(results, json_pack("{s:s, s:s, s:s}", "key", pairs[i].key, "old",
-                                                 result.old_value, "new", result.new_value));
+        json_array_append_new(results, json_pack("{s:s, s:s, s:s, s:s}", "key", pairs[i].key,
+                                                 "old", result.old_value, "new", result.new_value,
+                                                 "also", result.also));
     }
     return reply_put(json_pack("{s:o, s:I, s:I}", "results", results, "held_batches",
                                (json_int_t)result.held_batches, "held_bytes",
@@ -136,7 +136,7 @@ size_t fb_control_answer(const char *request, size_t length, fb_control_set_fn s
         memcpy(text, request, length);
         text[length] = '\0';
         if (!parse(text, pairs, &count, &error))
-            check_all(pairs, count, &error);
+            check_all(pairs, count, set, data, &error);
     }
     return error.status ? reply_error(&error, reply)
                         : apply_all(pairs, count, set, data, reply);

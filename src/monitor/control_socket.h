@@ -22,7 +22,7 @@
 
 struct fb_control;
 
-/* Change one setting, as forebay_set. */
+/* Change one setting, as forebay_set. With `result` NULL only check whether it could be. */
 typedef int (*fb_control_set_fn)(void *data, const char *key, const char *value,
                                  forebay_set_result *result, forebay_error *error);
 

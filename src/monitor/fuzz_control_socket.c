@@ -16,7 +16,8 @@ static int set(void *data, const char *key, const char *value, forebay_set_resul
         abort();
     if (value[0] == '9')
         return fb_fail(error, FOREBAY_OVER_BUDGET, "%s: too much", key);
-    *result = (forebay_set_result){ .old_value = "1", .new_value = "2" };
+    if (result)
+        *result = (forebay_set_result){ .old_value = "1", .new_value = "2" };
     return FOREBAY_OK;
 }
 

@@ -133,9 +133,12 @@ static int map_file(struct fb_snapshot_file *writer, int fd, forebay_error *erro
 {
     void *area;
 
-    /* Allocated, not only sized: on a full disk a mapping of holes would kill us later. */
-    if (posix_fallocate(fd, 0, (off_t)FB_SNAPSHOT_FILE_BYTES) != 0 && ftruncate(fd, (off_t)FB_SNAPSHOT_FILE_BYTES))
-        return fb_fail_errno(error, FOREBAY_IO, "cannot size '%s'", writer->path);
+    /* Allocated, not only sized: a write to a hole of a full file system is a SIGBUS. glibc writes
+     * zeros where the file system cannot allocate, so an error means that there is no room. */
+    errno = posix_fallocate(fd, 0, (off_t)FB_SNAPSHOT_FILE_BYTES);
+    if (errno)
+        return fb_fail_errno(error, FOREBAY_IO, "cannot allocate %d KiB for '%s'",
+                             (int)(FB_SNAPSHOT_FILE_BYTES / 1024), writer->path);
     area = mmap(NULL, FB_SNAPSHOT_FILE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (area == MAP_FAILED)
         return fb_fail_errno(error, FOREBAY_NO_MEMORY, "cannot map '%s'", writer->path);

@@ -13,15 +13,23 @@
 #include <cmocka.h>
 
 #include "base/error.h"
+#include "config/config.h"
 
 static unsigned sets;
 
 static int set(void *data, const char *key, const char *value, forebay_set_result *result,
                forebay_error *error)
 {
+    char parsed[64];
+    int status = fb_config_parse_live(key, value, parsed, error);
+
     (void)data;
+    if (status)
+        return status;
     if (!strcmp(value, "200"))
         return fb_fail(error, FOREBAY_OVER_BUDGET, "%s: too much", key);
+    if (!result)
+        return FOREBAY_OK;
     sets++;
     *result = (forebay_set_result){ .old_value = "1", .held_batches = 2 };
     snprintf(result->new_value, sizeof(result->new_value), "%.60s", value);
@@ -34,8 +42,8 @@ static void each_request_has_its_answer(void **state)
         const char *request, *reply;
         unsigned sets;
     } rows[] = {
-        { "set workers=4", "{\"results\":[{\"key\":\"workers\",\"old\":\"1\",\"new\":\"4\"}],"
-                           "\"held_batches\":2,\"held_bytes\":0}\n", 1 },
+        { "set workers=4", "{\"results\":[{\"key\":\"workers\",\"old\":\"1\",\"new\":\"4\","
+                           "\"also\":\"\"}],\"held_batches\":2,\"held_bytes\":0}\n", 1 },
         { "set workers=4 prefetch=2 memory.budget=8GiB", "\"new\":\"8GiB\"", 3 },
         { "set", "nothing to set", 0 },
         { "get workers", "expected 'set", 0 },
@@ -45,7 +53,8 @@ static void each_request_has_its_answer(void **state)
         { "set workers=4 batch.size=3", "cannot change `batch.size`", 0 }, /* none, then */
         { "set worker=4", "did you mean `workers`", 0 },
         { "set workers=many", "BAD_CONFIG", 0 },
-        { "set workers=2 workers=200", "OVER_BUDGET", 1 },
+        { "set workers=2 workers=200", "OVER_BUDGET", 0 }, /* all or nothing */
+        { "set workers=2 prefetch=", "the value is missing", 0 },
         { "set workers=\x01", "plain letters", 0 },
     };
     char reply[FB_CONTROL_REPLY_BYTES];

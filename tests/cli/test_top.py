@@ -92,14 +92,48 @@ def test_set_changes_a_run_and_not_its_batches(running, scans, result):
 @pytest.mark.parametrize("setting, status, says", [
     ("batch.size=4", "BAD_CONFIG", "while running"), ("worker=4", "BAD_CONFIG", "workers"),
     ("workers=many", "BAD_CONFIG", "workers"), ("memory.budget=1kB", "OVER_BUDGET", "floor"),
-    ("workers=999", "BAD_CONFIG", "256")])
+    ("workers=999", "BAD_CONFIG", "256"), ("prefetch=4294967297", "BAD_CONFIG", "1024"),
+    ("memory.budget=1", "OVER_BUDGET", "floor")])
 def test_what_cannot_be_set_is_told_and_nothing_changes(running, scans, setting, status, says):
     loader = running(*slow(scans.settings), "--set", "workers=2")
-    done = loader.forebay("set", loader.pid, "workers=2", setting, "--json", check=False)
+    done = loader.forebay("set", loader.pid, "workers=1", setting, "--json", check=False)
     assert done.returncode == 1, done.stdout
     error = json.loads(done.stdout)["error"]
     assert error["status"] == status and says in error["message"]
     assert loader.look()["workers"] == 2
+
+
+@pytest.mark.parametrize("setting", ["workers=", "prefetch=", "memory.budget="])
+def test_an_empty_value_is_bad_use(running, scans, setting):
+    loader = running(*slow(scans.settings), "--set", "workers=2")
+    done = loader.forebay("set", loader.pid, setting, "--json", check=False)
+    assert done.returncode == 2 and "value is missing" in done.stdout
+
+
+def test_prefetch_auto_takes_back_what_was_set_by_hand(running, scans):
+    loader = running(*slow(scans.settings), "--set", "prefetch=3")
+    set_ = lambda value: json.loads(loader.forebay("set", loader.pid, f"prefetch={value}",
+                                                   "--json").stdout)["results"][0]
+    assert set_(7)["new"] == "7"
+    assert set_("auto")["new"] == "auto (3)"
+
+
+def test_a_lowered_budget_leaves_a_cache_that_still_fits(running, scans):
+    loader = running(*slow(scans.settings), "--set", "memory.budget=400MiB", "--set",
+                     "memory.cache=100MiB", "--set", "workers=2", "--set", "prefetch=2")
+    set_ = lambda size: json.loads(loader.forebay("set", loader.pid, f"memory.budget={size}MiB",
+                                                  "--json").stdout)["results"][0]
+    limit = lambda: loader.look()["cache"]["limit_bytes"]
+    full = loader.until(lambda now: now["cache"]["limit_bytes"])["cache"]["limit_bytes"]
+    assert set_(260)["also"] == ""  # it fits: nothing else changes
+    loader.until(lambda now: now["memory"]["budget_bytes"] == 260 << 20)
+    assert limit() == full
+    low = set_(80)
+    assert "memory.cache 100" in low["also"]
+    loader.until(lambda now: now["memory"]["budget_bytes"] == 80 << 20)
+    loader.until(lambda now: 0 < now["cache"]["limit_bytes"] < 80 << 20)
+    assert "memory.cache" in set_(400)["also"]  # and it comes back
+    loader.until(lambda now: now["cache"]["limit_bytes"] == full)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
