@@ -82,7 +82,7 @@
     X(COUNT, order_block, "order.block", "auto", 0, "auto", \
       "group block: samples in a block; auto takes what is about 1 MiB.") \
     X(COUNT, order_window, "order.window", "auto", 0, "auto", \
-      "Blocks (access sequential: samples) that are mixed; auto: what part of the budget holds.") \
+      "Blocks (access sequential: samples) that are mixed; auto: what 32 MiB hold.") \
     X(CHOICE, order_sticky, "order.sticky", "none", 0, "none|node|rank", \
       "Keep each sample on its node or rank in all epochs.") \
     X(BOOL, order_drop_last, "order.drop_last", "false", 0, "", \

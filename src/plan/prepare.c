@@ -9,6 +9,8 @@
 #include "pipeline/pipeline.h"
 
 #define LOOK_AHEAD_SHARE 32 /* of what is left of the budget */
+/* Constants, because a state resumes under any budget: the order may not depend on it. */
+#define BLOCK_ORDER_BYTES ((uint64_t)1 << 30)  /* larger tables are read block by block */
 /* Cards sold as 24 GB report a little less than 24 GiB, cards sold as 12 GB at most 12 GiB. */
 #define AGGRESSIVE_BYTES ((uint64_t)24 * 1000 * 1000 * 1000)
 #define MINIMAL_BYTES ((uint64_t)12 << 30)
@@ -73,17 +75,18 @@ static bool may_group(const struct fb_config *config)
            config->order_sticky == FB_STICKY_NONE && !has_draws(config);
 }
 
-/* Rows that have to be read from the disk are read block by block unless the user says otherwise. */
+/* Rows of a large table are read block by block unless the user says otherwise. */
 static int resolve_group(const struct fb_config *config, const struct fb_source *source,
-                         uint64_t budget_left, const struct fb_log *log)
+                         const struct fb_log *log)
 {
-    char have[32], left[32];
+    char have[32], most[32];
 
-    if (!may_group(config) || !source->block_samples || source->unit_bytes_total <= budget_left)
+    if (!may_group(config) || !source->block_samples ||
+        source->unit_bytes_total <= BLOCK_ORDER_BYTES)
         return config->order_group;
-    fb_say(log, "order.group: block, because the table's %s do not fit in the %s of memory that are "
-           "left; order.group: none shuffles all rows, and reads each by itself",
-           fb_size_text(source->unit_bytes_total, have), fb_size_text(budget_left, left));
+    fb_say(log, "order.group: block, because the table has %s (more than %s); order.group: none "
+           "shuffles all rows and reads each by itself",
+           fb_size_text(source->unit_bytes_total, have), fb_size_text(BLOCK_ORDER_BYTES, most));
     return FB_GROUP_BLOCK;
 }
 
@@ -366,7 +369,7 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
         .samples = source->sample_count,
         .seed = config->order_seed.value,
         .shuffle = config->order_shuffle,
-        .group = resolve_group(config, source, now.limit - fb_min(now.limit, now.used), log),
+        .group = resolve_group(config, source, log),
         .group_count = source->group_count,
         .group_ends = source->group_ends,
         .sticky = config->order_sticky,
@@ -384,7 +387,7 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
                      : source->block_samples      ? source->block_samples
                                                   : fb_max(1, FB_MIB / sample_bytes);
     options->window = config->order_window.is_auto
-                          ? fb_max(1, now.limit / 4 / sample_bytes / options->block)
+                          ? fb_max(1, FB_ORDER_WINDOW_BYTES / sample_bytes / options->block)
                           : fb_max(1, config->order_window.value);
     if (is_in_order(config, source))
         order_by_stretches(options, source, log);

@@ -25,6 +25,9 @@
 
 #define FB_MAX_DIMS 8
 #define FB_NAME_BYTES 64
+/* What a shuffle that reads from front to back, or block by block, mixes at a time (order.window:
+ * auto). A constant: the order may not depend on the budget, or a state could not be resumed. */
+#define FB_ORDER_WINDOW_BYTES ((uint64_t)32 << 20)
 
 /* One field of every sample. Written at open, constant afterwards. */
 struct fb_field {

@@ -193,31 +193,38 @@ int fb_tar_measure_specials(struct fb_tar_source *tar, struct fb_reader *reader,
 
 /* ---- shards in order ---- */
 
-/* How many samples a window of the order has: what about a third of the chunks hold. There are
- * chunks for the window that ends and the one that begins, and for some that lie between. */
-static uint64_t window_samples(const struct fb_config *config, uint64_t bytes, uint64_t mean)
+/* How many samples a window of the order has. The budget has no part in it: see source.h. */
+static uint64_t window_samples(const struct fb_config *config, uint64_t mean)
 {
-    return config->order_window.is_auto ? fb_max(1, bytes / 3 / mean)
+    return config->order_window.is_auto ? fb_max(1, FB_ORDER_WINDOW_BYTES / mean)
                                         : fb_max(1, config->order_window.value);
 }
 
+/* Chunks for the window that ends, the one that begins, and what lies between: about three windows.
+ * With fewer a shard is read again from its start for a chunk that is gone. */
 static uint64_t chunk_bytes(const struct fb_tar_source *tar, const struct fb_config *config,
-                            uint64_t mean)
+                            uint64_t window, uint64_t total, const struct fb_log *log)
 {
     struct fb_budget_report budget;
-    uint64_t bytes;
+    uint64_t mean = fb_max(1, total / tar->base.sample_count), most, bytes;
+    char need[32], have[32];
 
     fb_budget_read(tar->budget, &budget);
-    if (config->order_window.is_auto)
-        return budget.limit / 4;
-    return fb_mul(config->order_window.value, 3 * mean, &bytes) ? bytes : budget.limit;
+    most = budget.limit / (config->order_window.is_auto ? 4 : 2);
+    if (!fb_mul(window, 3 * mean, &bytes))
+        bytes = UINT64_MAX;
+    if (bytes > most && total > most)
+        fb_say(log, "tar: a window of %" PRIu64 " samples needs about %s in memory, and there are %s "
+               "for it: parts of shards are read again; raise memory.budget or lower order.window",
+               window, fb_size_text(bytes, need), fb_size_text(most, have));
+    return fb_min(bytes, most);
 }
 
 /* If a shard is packed, or if that is wanted, all are read from front to back. */
 int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config,
                        const struct fb_log *log, forebay_error *error)
 {
-    uint64_t packed = 0, total = 0, mean, bytes;
+    uint64_t packed = 0, total = 0, mean, window;
     char text[32];
     int status;
 
@@ -230,8 +237,9 @@ int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config
     fb_say(log, "tar: %" PRIu64 " of %" PRIu64 " shards are packed; %s are inside of all", packed,
            tar->files.count, fb_size_text(total, text));
     mean = fb_max(1, total / tar->base.sample_count);
-    bytes = chunk_bytes(tar, config, mean);
-    status = fb_chunks_open(&tar->chunks, &tar->files, tar->contents, bytes, tar->budget, error);
+    window = window_samples(config, mean);
+    status = fb_chunks_open(&tar->chunks, &tar->files, tar->contents,
+                            chunk_bytes(tar, config, window, total, log), tar->budget, error);
     if (status)
         return status;
     if (config->source_access == FB_ACCESS_RANDOM) {
@@ -241,7 +249,7 @@ int fb_tar_open_chunks(struct fb_tar_source *tar, const struct fb_config *config
                 packed);
         return FOREBAY_OK;
     }
-    tar->base.stretch_samples = window_samples(config, bytes, mean);
+    tar->base.stretch_samples = window;
     return FOREBAY_OK;
 }
 
