@@ -10,6 +10,7 @@
 #include "cache/cache.h"
 #include "config/config.h"
 #include "device/device.h"
+#include "device_stage/upload.h"
 #include "loader/loader.h"
 #include "monitor/postmortem.h"
 #include "monitor/snapshot.h"
@@ -204,6 +205,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .order = loader->order,
         .cache = loader->cache,
         .device = loader->device,
+        .device_stage = &fb_device_stage,
         .budget = loader->budget,
         .log = &loader->log,
         .config = config,

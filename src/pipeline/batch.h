@@ -13,7 +13,7 @@
 #include "order/order.h"
 #include "pipeline/collate.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/upload.h"
+#include "pipeline/device_stage.h"
 
 #define FB_BATCH_FAILURES 4 /* failed samples of one batch that are kept with their reason */
 

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "decode/cast.h"
 #include "memory/block.h"
-#include "pipeline/upload.h"
+#include "pipeline/device_stage.h"
 
 #define ALIGNMENT 64 /* of every output: a cache line, and what DLPack asks for */
 

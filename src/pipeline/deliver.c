@@ -1,11 +1,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/size.h"
 #include "memory/block.h"
-#include "pipeline/core.h"
+#include "pipeline/pipeline_internal.h"
 
 static void destroy(struct fb_pipeline *pipeline)
 {
@@ -19,7 +20,7 @@ static void destroy(struct fb_pipeline *pipeline)
                   sizeof(struct fb_measure));
     fb_collation_close(&pipeline->collation);
     if (pipeline->upload)
-        fb_upload_free(pipeline->upload, pipeline);
+        pipeline->stage->free(pipeline->upload, pipeline);
     pthread_cond_destroy(&pipeline->work);
     pthread_cond_destroy(&pipeline->ready);
     pthread_mutex_destroy(&pipeline->lock);
@@ -47,7 +48,7 @@ void fb_pipeline_batch_release(forebay_batch *shown)
     if (pipeline->pid != getpid()) /* a fork's copy: the parent's is the one that counts */
         return;
     if (pipeline->upload)
-        fb_upload_take_back(pipeline, batch);
+        pipeline->stage->take_back(pipeline, batch);
     pthread_mutex_lock(&pipeline->lock);
     fb_held_remove_locked(pipeline, batch);
     pipeline->held--;
@@ -59,13 +60,23 @@ void fb_pipeline_batch_release(forebay_batch *shown)
 
 int fb_pipeline_batch_use_on(forebay_batch *shown, void *stream, forebay_error *error)
 {
-    return fb_upload_use_on((struct fb_batch *)(void *)shown, stream, error);
+    struct fb_batch *batch = (struct fb_batch *)(void *)shown;
+    const struct fb_pipeline *pipeline = batch->pipeline;
+
+    /* In host memory there is nothing to wait for. */
+    return pipeline->upload ? pipeline->stage->use_on(batch, stream, error) : FOREBAY_OK;
 }
 
 int fb_pipeline_batch_read(const forebay_batch *shown, const forebay_field *field, void *to,
                            forebay_error *error)
 {
-    return fb_upload_read((const struct fb_batch *)(const void *)shown, field, to, error);
+    const struct fb_batch *batch = (const struct fb_batch *)(const void *)shown;
+
+    if (batch->pipeline->upload)
+        return batch->pipeline->stage->read(batch, field, to, error);
+    if (field->bytes)
+        memcpy(to, field->data, field->bytes);
+    return FOREBAY_OK;
 }
 
 /* ---- next ---- */
@@ -119,9 +130,11 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
         if (pipeline->stopping)
             return fb_fail(error, FOREBAY_STOPPED, "the loader is closed");
         if (!empty && (*fb_ring_at(pipeline, pipeline->head))->ready) {
-            if (fb_upload_is_over(pipeline, *fb_ring_at(pipeline, pipeline->head)))
+            struct fb_batch *head = *fb_ring_at(pipeline, pipeline->head);
+
+            if (!pipeline->upload || pipeline->stage->is_over(pipeline, head))
                 return FOREBAY_OK;
-            if (fb_upload_step_locked(pipeline, true))
+            if (pipeline->stage->step_locked(pipeline, true))
                 continue;
         }
         if (empty && pipeline->starved && !pipeline->opening) {
@@ -254,12 +267,15 @@ int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t
         pipeline->figures.wait_ns += fb_now_ns() - began; /* it asks again, but waited all the same */
     if (status == FOREBAY_OK) {
         hand_out_locked(pipeline, batch, began);
-        fb_upload_step_locked(pipeline, false); /* the next one, even if all workers are busy */
+        if (pipeline->upload) /* the next one, even if all workers are busy */
+            pipeline->stage->step_locked(pipeline, false);
     }
     pthread_mutex_unlock(&pipeline->lock);
     if (status)
         return status;
-    if (pipeline->upload && (status = fb_upload_hand_out(pipeline, batch, error)) != FOREBAY_OK)
+    if (pipeline->upload)
+        status = pipeline->stage->hand_out(pipeline, batch, error);
+    if (status)
         fb_pipeline_batch_release(&batch->shown);
     else
         *out = &batch->shown;

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "pipeline/core.h"
+#include "pipeline/pipeline_internal.h"
 
 static struct fb_epoch_report *current(struct fb_figures *figures)
 {
@@ -151,7 +151,7 @@ void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_re
     for (uint64_t place = pipeline->head; place < pipeline->tail; place++)
         report->ready += (*fb_ring_at(pipeline, place))->ready;
     if (pipeline->upload)
-        fb_upload_read_report_locked(pipeline->upload, &report->device);
+        pipeline->stage->read_report_locked(pipeline->upload, &report->device);
     report->held = pipeline->held;
     report->running = pipeline->running;
     report->starved = pipeline->starved;

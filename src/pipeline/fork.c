@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "memory/block.h"
-#include "pipeline/core.h"
+#include "pipeline/pipeline_internal.h"
 
 /* Every pipeline of the process, so that a fork finds them. */
 static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "memory/block.h"
-#include "pipeline/core.h"
+#include "pipeline/pipeline_internal.h"
 
 #define CLOSE_NS ((uint64_t)800 * 1000 * 1000) /* close returns within a second, joins included */
 
@@ -198,9 +198,11 @@ static int parts_init(struct fb_pipeline *pipeline, forebay_error *error)
     if (status)
         return status;
     pipeline->slots_paid = options->slots_floor;
-    if (!fb_device_is_host(options->device))
-        status = fb_upload_open(&pipeline->upload, pipeline, options->device,
-                                options->config->device_prefetch.value, error);
+    if (!fb_device_is_host(options->device)) {
+        pipeline->stage = options->device_stage;
+        status = pipeline->stage->open(&pipeline->upload, pipeline, options->device,
+                                       options->config->device_prefetch.value, error);
+    }
     return status ? status : first_slot(pipeline, bytes, error);
 }
 
@@ -258,8 +260,8 @@ int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options 
     }
     if (!status && options->cache && options->config->memory_preload)
         status = fb_pipeline_preload(pipeline, error);
-    if (!status && options->config->device_preload)
-        status = fb_upload_preload(pipeline, error);
+    if (!status && pipeline->upload && options->config->device_preload)
+        status = pipeline->stage->preload(pipeline, error);
     if (!status)
         status = workers_init(pipeline, error);
     if (status) {
@@ -317,7 +319,7 @@ unsigned fb_pipeline_close(struct fb_pipeline *pipeline)
     abandoned = (unsigned)pipeline->abandoned;
     pthread_mutex_unlock(&pipeline->lock);
     if (pipeline->upload)
-        fb_upload_stop(pipeline->upload);
+        pipeline->stage->stop(pipeline->upload);
     if (abandoned)
         fb_warn(&pipeline->log, "%u worker%s stuck in a read and left behind with %s memory",
                 abandoned, abandoned == 1 ? " is" : "s are", abandoned == 1 ? "its" : "their");
@@ -392,4 +394,9 @@ uint64_t fb_pipeline_trim(struct fb_pipeline *pipeline)
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
     return given;
+}
+
+uint64_t fb_pipeline_device_trim(struct fb_pipeline *pipeline, uint64_t bytes)
+{
+    return pipeline->upload ? pipeline->stage->trim(pipeline, bytes) : 0;
 }

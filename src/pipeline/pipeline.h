@@ -13,7 +13,7 @@
 #include "cache/cache.h"
 #include "device/device.h"
 #include "order/order.h"
-#include "pipeline/upload.h"
+#include "pipeline/device_stage.h"
 #include "source/blocks.h"
 #include "source/source.h"
 
@@ -26,6 +26,7 @@ struct fb_pipeline_options {
     const struct fb_order *order;
     struct fb_cache *cache;   /* NULL: none */
     struct fb_device *device; /* NULL or host: batches stay there */
+    const struct fb_device_stage *device_stage; /* of a device other than the host */
     struct fb_budget *budget;
     const struct fb_log *log;
     const struct fb_config *config; /* batch, on_error, max_errors, cpu */

@@ -1,7 +1,7 @@
 /* preload.c -- memory.preload: fill the cache before the first batch, in the order of the index, with
  * what the order uses. */
 #include "base/size.h"
-#include "pipeline/core.h"
+#include "pipeline/pipeline_internal.h"
 
 #define RACK_REFUSALS 16 /* in a row: a rack is full, though it seemed to have room */
 

@@ -1,6 +1,6 @@
 #include "base/size.h"
 #include "memory/block.h"
-#include "pipeline/core.h"
+#include "pipeline/pipeline_internal.h"
 
 /* Batches of unequal size get a little more than they need, so that most later ones fit, too. */
 static uint64_t generous(const struct fb_pipeline *pipeline, uint64_t bytes)
@@ -19,7 +19,7 @@ static void unmap_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
     if (!batch->memory)
         return;
     if (pipeline->upload)
-        fb_upload_unmap(pipeline->upload, batch);
+        pipeline->stage->unmap(pipeline->upload, batch);
     else
         fb_unmap_reserved(batch->memory, batch->capacity);
     pipeline->slots_mapped -= fb_map_bytes(batch->capacity);
@@ -95,7 +95,7 @@ static void *map(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t 
                  forebay_error *error)
 {
     if (pipeline->upload)
-        return fb_upload_map(pipeline->upload, batch, bytes, error) ? NULL : batch->memory;
+        return pipeline->stage->map(pipeline->upload, batch, bytes, error) ? NULL : batch->memory;
     return fb_map_reserved(bytes, error);
 }
 
@@ -136,7 +136,7 @@ bool fb_slots_fit(struct fb_pipeline *pipeline, struct fb_batch *batch, uint64_t
     bool fits = fit(pipeline, batch, bytes, error);
 
     if (pipeline->upload) /* a copy from it may still be under way, if its batch was dropped */
-        fb_upload_settle(pipeline->upload, batch);
+        pipeline->stage->settle(pipeline->upload, batch);
     return fits;
 }
 
@@ -154,7 +154,8 @@ void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *ba
 {
     struct fb_budget_report now;
 
-    fb_upload_drop_locked(pipeline, batch);
+    if (pipeline->upload)
+        pipeline->stage->drop_locked(pipeline, batch);
     if (pipeline->stopping) { /* from a worker that close left behind, too */
         fb_slots_destroy_locked(pipeline, batch);
         return;
@@ -187,7 +188,7 @@ uint64_t fb_slots_trim_locked(struct fb_pipeline *pipeline, uint64_t keep)
         } else {
             *link = batch->next;
             if (pipeline->upload)
-                fb_upload_release(pipeline->upload, batch);
+                pipeline->stage->release(pipeline->upload, batch);
             fb_batch_free(batch, &pipeline->collation, pipeline->options.budget);
         }
     }
@@ -206,7 +207,7 @@ void fb_slots_destroy_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
 
     unmap_locked(pipeline, batch);
     if (pipeline->upload)
-        fb_upload_release(pipeline->upload, batch);
+        pipeline->stage->release(pipeline->upload, batch);
     pipeline->slots_paid -= mapped;
     fb_budget_refund(pipeline->options.budget, FB_STAGE_SLOTS, mapped);
     fb_batch_free(batch, &pipeline->collation, pipeline->options.budget);

@@ -3,8 +3,7 @@
 
 #include "base/clock.h"
 #include "base/size.h"
-#include "pipeline/core.h"
-#include "pipeline/device_cache.h"
+#include "pipeline/pipeline_internal.h"
 #include "pipeline/stand_in.h"
 
 struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at)
@@ -106,7 +105,8 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
     if (!fb_slots_fit(pipeline, batch, *bytes, error))
         return false;
     batch->span = *bytes;
-    fb_upload_find(pipeline, batch);
+    if (pipeline->upload)
+        pipeline->stage->find(pipeline, batch);
     if (!pipeline->collation.fixed)
         for_items(pipeline, hands, batch, true);
     batch->run = fb_max(1, FB_RUN_BYTES / fb_max(1, *bytes / batch->count));
@@ -434,7 +434,8 @@ bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
 {
     struct fb_batch *claimed;
 
-    if (fb_upload_step_locked(pipeline, false)) /* what is ready first: it takes a moment only */
+    /* What is ready first: it takes a moment only. */
+    if (pipeline->upload && pipeline->stage->step_locked(pipeline, false))
         return true;
     if (!pipeline->started || pipeline->running >= pipeline->cpu_share)
         return false;

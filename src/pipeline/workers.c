@@ -6,7 +6,7 @@
 #include "base/size.h"
 #include "base/thread.h"
 #include "memory/block.h"
-#include "pipeline/core.h"
+#include "pipeline/pipeline_internal.h"
 
 static uint64_t chunk_bytes(const struct fb_pipeline *pipeline)
 {

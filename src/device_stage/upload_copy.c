@@ -1,4 +1,5 @@
-#include "pipeline/upload_inside.h"
+/* upload_copy.c -- the copy of one batch to the device. */
+#include "device_stage/upload_internal.h"
 
 #include <inttypes.h>
 

@@ -1,4 +1,5 @@
-#include "pipeline/assemble.h"
+/* assemble.c -- the copies and moves that put a batch together on the device. */
+#include "device_stage/assemble.h"
 
 #include <string.h>
 

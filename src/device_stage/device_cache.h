@@ -20,15 +20,13 @@
  * All of it is guarded by the pipeline's lock, which is never held while the source is asked; only
  * the one who uploads changes places and chunks.
  */
-#ifndef FB_PIPELINE_DEVICE_CACHE_H
-#define FB_PIPELINE_DEVICE_CACHE_H
+#ifndef FB_DEVICE_STAGE_DEVICE_CACHE_H
+#define FB_DEVICE_STAGE_DEVICE_CACHE_H
 #include <pthread.h>
 
 #include "pipeline/batch.h"
 
 #define FB_DEVICE_CHUNKS 256
-#define FB_PLACE_NONE UINT32_MAX
-#define FB_PLACE_WANTED (UINT32_MAX - 1)  /* not there, but there is room for it */
 #define FB_PLACE_KEEP ((uint32_t)1 << 31) /* it will be there after this copy */
 #define FB_PLACES_MAX (FB_PLACE_KEEP - 2)
 

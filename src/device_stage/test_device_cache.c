@@ -1,6 +1,6 @@
 /* The device's cache over several chunks, of which each holds one entry: the host device keeps
  * chunks as address space only, so large ones cost nothing here. */
-#include "pipeline/device_cache.h"
+#include "device_stage/device_cache.h"
 #include "pipeline/test_bench.h"
 
 #define ENTRY (40 * FB_MIB) /* more than half a chunk */

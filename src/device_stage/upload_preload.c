@@ -3,7 +3,7 @@
 #include <inttypes.h>
 
 #include "base/size.h"
-#include "pipeline/upload_inside.h"
+#include "device_stage/upload_internal.h"
 
 /* One batch made and copied, for what the cache keeps of it. A broken one is passed over: its turn
  * to be told of comes with its batch. NO_MEMORY: the device has no room for more. */

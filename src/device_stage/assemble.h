@@ -2,9 +2,9 @@
  * assemble.h -- a batch put together on the device: what the device's cache has is gathered there,
  * only the rest crosses the bus, and of that what has room is kept.
  */
-#ifndef FB_PIPELINE_ASSEMBLE_H
-#define FB_PIPELINE_ASSEMBLE_H
-#include "pipeline/device_cache.h"
+#ifndef FB_DEVICE_STAGE_ASSEMBLE_H
+#define FB_DEVICE_STAGE_ASSEMBLE_H
+#include "device_stage/device_cache.h"
 
 struct fb_assembly {
     struct fb_device_cache *cache;

@@ -1,4 +1,5 @@
-#include "pipeline/device_cache.h"
+/* device_cache.c -- places of samples or units in device memory, and the chunks they lie in. */
+#include "device_stage/device_cache.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-#include "pipeline/upload_inside.h"
+/* upload.c -- which batch is copied to the device and when; to the caller and back. */
+#include "device_stage/upload_internal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -9,8 +10,31 @@
 
 /* ---- Open and close ---- */
 
-int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct fb_device *device,
-                   uint64_t ahead, forebay_error *error)
+static void upload_stop(struct fb_upload *upload)
+{
+    pthread_mutex_lock(upload->lock);
+    upload->stopped = true; /* what comes back from now on is freed at once */
+    pthread_mutex_unlock(upload->lock);
+    if (upload->stream)
+        upload->ops->stream_close(upload->device, upload->stream);
+    if (upload->clock)
+        upload->ops->stream_close(upload->device, upload->clock);
+    upload->stream = upload->clock = NULL;
+    if (upload->cache)
+        fb_device_cache_close(upload->cache);
+    upload->cache = NULL;
+    while (upload->spare_count > 0)
+        fb_buffer_free(upload, &upload->spare[--upload->spare_count]);
+}
+
+static void upload_free(struct fb_upload *upload, struct fb_pipeline *pipeline)
+{
+    fb_device_close(upload->device);
+    fb_block_free(pipeline->options.budget, FB_STAGE_OTHER, upload, 1, sizeof(*upload));
+}
+
+static int upload_open(struct fb_upload **out, struct fb_pipeline *pipeline,
+                       struct fb_device *device, uint64_t ahead, forebay_error *error)
 {
     struct fb_upload *upload = fb_block_new(pipeline->options.budget, FB_STAGE_OTHER, 1,
                                             sizeof(*upload), "the device stage", error);
@@ -35,52 +59,27 @@ int fb_upload_open(struct fb_upload **out, struct fb_pipeline *pipeline, struct 
     if (!status && pipeline->collation.tail)
         status = fb_upload_cache_open(upload, pipeline, error);
     if (status) {
-        fb_upload_stop(upload);
-        fb_upload_free(upload, pipeline);
+        upload_stop(upload);
+        upload_free(upload, pipeline);
         return status;
     }
     *out = upload;
     return FOREBAY_OK;
 }
 
-void fb_upload_stop(struct fb_upload *upload)
-{
-    pthread_mutex_lock(upload->lock);
-    upload->stopped = true; /* what comes back from now on is freed at once */
-    pthread_mutex_unlock(upload->lock);
-    if (upload->stream)
-        upload->ops->stream_close(upload->device, upload->stream);
-    if (upload->clock)
-        upload->ops->stream_close(upload->device, upload->clock);
-    upload->stream = upload->clock = NULL;
-    if (upload->cache)
-        fb_device_cache_close(upload->cache);
-    upload->cache = NULL;
-    while (upload->spare_count > 0)
-        fb_buffer_free(upload, &upload->spare[--upload->spare_count]);
-}
-
-void fb_upload_free(struct fb_upload *upload, struct fb_pipeline *pipeline)
-{
-    fb_device_close(upload->device);
-    fb_block_free(pipeline->options.budget, FB_STAGE_OTHER, upload, 1, sizeof(*upload));
-}
-
 /* ---- Which batch, and when ---- */
 
-void fb_upload_find(struct fb_pipeline *pipeline, struct fb_batch *batch)
+static void upload_find(struct fb_pipeline *pipeline, struct fb_batch *batch)
 {
-    if (pipeline->upload && pipeline->upload->cache)
+    if (pipeline->upload->cache)
         fb_device_cache_find(pipeline->upload->cache, batch);
 }
 
-uint64_t fb_pipeline_device_trim(struct fb_pipeline *pipeline, uint64_t bytes)
+static uint64_t upload_trim(struct fb_pipeline *pipeline, uint64_t bytes)
 {
     struct fb_upload *upload = pipeline->upload;
     uint64_t given = 0;
 
-    if (!upload)
-        return 0;
     pthread_mutex_lock(&pipeline->lock);
     while (upload->uploading) /* one at a time */
         pthread_cond_wait(&pipeline->ready, &pipeline->lock);
@@ -101,9 +100,10 @@ static bool is_data(const struct fb_batch *batch)
     return batch->error_at == UINT64_MAX && batch->shown.samples > 0;
 }
 
-bool fb_upload_is_over(const struct fb_pipeline *pipeline, const struct fb_batch *batch)
+static bool upload_is_over(const struct fb_pipeline *pipeline, const struct fb_batch *batch)
 {
-    return !pipeline->upload || !is_data(batch) || batch->upload.state != FB_UPLOAD_NONE;
+    (void)pipeline;
+    return !is_data(batch) || batch->upload.state != FB_UPLOAD_NONE;
 }
 
 /* The oldest that waits, of those that may go ahead of the caller. */
@@ -116,7 +116,7 @@ static struct fb_batch *find_locked(struct fb_pipeline *pipeline, uint64_t ahead
 
         if (!batch->ready)
             return NULL;
-        if (!fb_upload_is_over(pipeline, batch))
+        if (!upload_is_over(pipeline, batch))
             return batch;
     }
     return NULL;
@@ -175,14 +175,14 @@ static void start_done_locked(struct fb_pipeline *pipeline, struct fb_batch *bat
     }
 }
 
-bool fb_upload_step_locked(struct fb_pipeline *pipeline, bool now)
+static bool upload_step_locked(struct fb_pipeline *pipeline, bool now)
 {
     struct fb_upload *upload = pipeline->upload;
     struct fb_batch *batch;
     forebay_error error;
     int status;
 
-    if (!upload || upload->uploading || (!now && upload->starved))
+    if (upload->uploading || (!now && upload->starved))
         return false;
     batch = find_locked(pipeline, now ? 1 : upload->ahead);
     if (!batch)
@@ -233,12 +233,13 @@ static void lend_slot(struct fb_pipeline *pipeline, struct fb_batch *batch)
     pthread_mutex_unlock(&pipeline->lock);
 }
 
-int fb_upload_hand_out(struct fb_pipeline *pipeline, struct fb_batch *batch, forebay_error *error)
+static int upload_hand_out(struct fb_pipeline *pipeline, struct fb_batch *batch,
+                           forebay_error *error)
 {
     struct fb_upload *upload = pipeline->upload;
     int status = FOREBAY_OK;
 
-    if (!upload || batch->upload.state != FB_UPLOAD_STARTED)
+    if (batch->upload.state != FB_UPLOAD_STARTED)
         return FOREBAY_OK;
     if (!fb_upload_finish(upload, batch)) {
         /* The time it is, for the figures; and the caller's stream waits, not the caller. */
@@ -269,11 +270,11 @@ static void fences_record(struct fb_upload *upload, struct fb_batch *batch)
     }
 }
 
-void fb_upload_take_back(struct fb_pipeline *pipeline, struct fb_batch *batch)
+static void upload_take_back(struct fb_pipeline *pipeline, struct fb_batch *batch)
 {
     struct fb_upload *upload = pipeline->upload;
 
-    if (!upload || batch->upload.state != FB_UPLOAD_STARTED)
+    if (batch->upload.state != FB_UPLOAD_STARTED)
         return;
     fences_record(upload, batch);
     fb_upload_free_views(upload, batch);
@@ -289,8 +290,6 @@ void fb_upload_drop_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
 {
     struct fb_upload *upload = pipeline->upload;
 
-    if (!upload)
-        return;
     batch->upload.state = FB_UPLOAD_NONE;
     upload->starved = false;
     if (upload->cache && !upload->stopped)
@@ -301,7 +300,7 @@ void fb_upload_drop_locked(struct fb_pipeline *pipeline, struct fb_batch *batch)
     batch->upload.buffer = (struct fb_device_buffer){ .memory = NULL };
 }
 
-int fb_upload_use_on(struct fb_batch *batch, void *stream, forebay_error *error)
+static int upload_use_on(struct fb_batch *batch, void *stream, forebay_error *error)
 {
     struct fb_batch_upload *state = &batch->upload;
     struct fb_upload *upload = batch->pipeline->upload;
@@ -314,7 +313,7 @@ int fb_upload_use_on(struct fb_batch *batch, void *stream, forebay_error *error)
             return FOREBAY_OK;
     if (state->stream_count == FB_STREAMS)
         return fb_fail(error, FOREBAY_BAD_USE,
-                       "a batch may be used on %d streams; order further ones behind one of these",
+                       "a batch may be used on %d streams; order further ones after one of these",
                        FB_STREAMS);
     status = upload->ops->stream_wait(upload->device, stream, batch->staging.copied, error);
     if (!status)
@@ -322,8 +321,8 @@ int fb_upload_use_on(struct fb_batch *batch, void *stream, forebay_error *error)
     return status;
 }
 
-int fb_upload_read(const struct fb_batch *batch, const forebay_field *field, void *to,
-                   forebay_error *error)
+static int upload_read(const struct fb_batch *batch, const forebay_field *field, void *to,
+                       forebay_error *error)
 {
     const struct fb_upload *upload = batch->pipeline->upload;
     int status;
@@ -339,3 +338,24 @@ int fb_upload_read(const struct fb_batch *batch, const forebay_field *field, voi
                                        error);
     return status;
 }
+
+const struct fb_device_stage fb_device_stage = {
+    .open = upload_open,
+    .stop = upload_stop,
+    .free = upload_free,
+    .preload = fb_upload_preload,
+    .trim = upload_trim,
+    .find = upload_find,
+    .step_locked = upload_step_locked,
+    .is_over = upload_is_over,
+    .hand_out = upload_hand_out,
+    .take_back = upload_take_back,
+    .drop_locked = fb_upload_drop_locked,
+    .release = fb_upload_release,
+    .map = fb_upload_map,
+    .unmap = fb_upload_unmap,
+    .settle = fb_upload_settle,
+    .use_on = upload_use_on,
+    .read = upload_read,
+    .read_report_locked = fb_upload_read_report_locked,
+};

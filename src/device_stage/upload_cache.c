@@ -4,7 +4,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "pipeline/upload_inside.h"
+#include "device_stage/upload_internal.h"
 
 #define ENTRY_ALIGN 16
 

@@ -1,5 +1,5 @@
 /*
- * upload_inside.h -- what the files of the device stage share.
+ * upload_internal.h -- what the files of the device stage share.
  *
  *   upload.c         which batch and when; to the caller and back
  *   upload_copy.c    the copy of one batch
@@ -7,10 +7,11 @@
  *   upload_preload.c the cache filled before the first batch
  *   upload_memory.c  pinned slots, device buffers, what is given back when there is no room
  */
-#ifndef FB_PIPELINE_UPLOAD_INSIDE_H
-#define FB_PIPELINE_UPLOAD_INSIDE_H
-#include "pipeline/assemble.h"
-#include "pipeline/core.h"
+#ifndef FB_DEVICE_STAGE_UPLOAD_INTERNAL_H
+#define FB_DEVICE_STAGE_UPLOAD_INTERNAL_H
+#include "device_stage/assemble.h"
+#include "device_stage/upload.h"
+#include "pipeline/pipeline_internal.h"
 
 struct fb_upload {
     struct fb_device *device;
@@ -34,7 +35,20 @@ struct fb_upload {
     struct fb_upload_report figures;
 };
 
+/* ---- upload.c ---- */
+void fb_upload_drop_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
+
+/* ---- upload_preload.c ---- */
+int fb_upload_preload(struct fb_pipeline *pipeline, forebay_error *error);
+
 /* ---- upload_memory.c ---- */
+/* See the functions of the same names in pipeline/device_stage.h. */
+int fb_upload_map(struct fb_upload *upload, struct fb_batch *batch, uint64_t bytes,
+                  forebay_error *error);
+void fb_upload_unmap(struct fb_upload *upload, struct fb_batch *batch);
+void fb_upload_settle(struct fb_upload *upload, struct fb_batch *batch);
+void fb_upload_release(struct fb_upload *upload, struct fb_batch *batch);
+void fb_upload_read_report_locked(const struct fb_upload *upload, struct fb_upload_report *report);
 /* A buffer of at least `bytes`, `generous` if that can be had; NO_MEMORY after all that is spare or
  * cached was given back. Called by the one who uploads. */
 int fb_buffer_get(struct fb_upload *upload, uint64_t bytes, uint64_t generous,

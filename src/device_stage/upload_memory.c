@@ -1,4 +1,5 @@
-#include "pipeline/upload_inside.h"
+/* upload_memory.c -- pinned slots, device buffers, what is given back if there is no room. */
+#include "device_stage/upload_internal.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,12 +1,11 @@
 /*
- * core.h -- the pipeline from inside: what its files share.
+ * pipeline_internal.h -- what the files of the pipeline (and the device stage) share.
  *
  *   slots.c    memory of batches: mapped once, used for ever, paid from the budget
  *   work.c     what a worker does: open a batch, or fill a run of samples; seal what is complete
  *   workers.c  threads, added and dropped while running
  *   preload.c  the cache filled before the first batch
  *   deliver.c  batches to the caller, in order, and back
- *   upload.c   with a device: the copy there, ahead of the caller
  *   figures.c  what is counted
  *
  * One lock guards all that is not constant. It is never held while a source, a decoder, the cache
@@ -16,8 +15,8 @@
  * before any that is not there; at most one worker is `opening`; slots_mapped <= slots_paid, and
  * slots_paid is what the budget's FB_STAGE_SLOTS holds for us (headers apart).
  */
-#ifndef FB_PIPELINE_CORE_H
-#define FB_PIPELINE_CORE_H
+#ifndef FB_PIPELINE_INTERNAL_H
+#define FB_PIPELINE_INTERNAL_H
 #include <pthread.h>
 #include <sys/types.h>
 
@@ -67,7 +66,8 @@ struct fb_pipeline {
     struct fb_log log;
     struct fb_collation collation;
     struct fb_fetcher fetcher;
-    struct fb_upload *upload; /* NULL: batches stay on the host */
+    const struct fb_device_stage *stage; /* set if `upload` is */
+    struct fb_upload *upload; /* the stage's own; NULL: batches stay on the host */
     struct fb_measure *measures;       /* [fields] for the opener, who is alone */
     struct fb_measure *fixed_measures; /* [fields] of a full batch, if the layout is fixed */
     uint64_t batch_size;
