@@ -68,6 +68,8 @@ struct monitor {
     pid_t child;
     int status;        /* of the child, when it has ended */
     uint64_t taken, alarm_count, peak_resident, peak_used;
+    char alarm[200]; /* the last one, and when it went off */
+    time_t alarm_at;
 };
 
 /* ---- What is seen ---- */
@@ -143,15 +145,36 @@ static void view_tree(const struct fb_sample *sample)
                sample->largest[i].command);
 }
 
+/* Is the terminal drawn anew with each sample? */
+static bool is_drawn(const struct monitor *monitor)
+{
+    return !monitor->command && !monitor->json && isatty(STDOUT_FILENO);
+}
+
+static void view_alarm(const struct monitor *monitor)
+{
+    char when[16] = "";
+    struct tm local;
+
+    if (!monitor->alarm_count)
+        return;
+    if (localtime_r(&monitor->alarm_at, &local))
+        strftime(when, sizeof(when), "%H:%M:%S", &local);
+    printf("\n=== Alarms ===\n%" PRIu64 " so far, the last at %s\nwarning: alarm: %s\n",
+           monitor->alarm_count, when, monitor->alarm);
+}
+
 static void view(const struct monitor *monitor)
 {
     if (monitor->command || monitor->json)
         return;
-    if (isatty(STDOUT_FILENO))
+    if (is_drawn(monitor))
         fputs("\033[H\033[J", stdout);
     view_memory(&monitor->sample);
     view_gpus(&monitor->sample);
     view_tree(&monitor->sample);
+    if (is_drawn(monitor))
+        view_alarm(monitor);
     putchar('\n');
     fflush(stdout);
 }
@@ -161,7 +184,10 @@ static void view(const struct monitor *monitor)
 static void raise_alarm(struct monitor *monitor, const char *text)
 {
     monitor->alarm_count++;
-    fprintf(stderr, "\u26a0\ufe0f  WARNING: %s!\n", text);
+    snprintf(monitor->alarm, sizeof(monitor->alarm), "%s", text);
+    monitor->alarm_at = time(NULL);
+    if (!is_drawn(monitor)) /* else the screen shows it, and the next drawing too */
+        fprintf(stderr, "warning: alarm: %s\n", text);
     if (monitor->recorder)
         fb_recorder_json(monitor->recorder, "alarm", json_pack("{s:s}", "text", text));
     if (monitor->config.monitor_alarm_action == FB_ALARM_COMMAND &&
@@ -195,13 +221,16 @@ static void watch_alarms(struct monitor *monitor)
 static int child_start(struct monitor *monitor, forebay_error *error)
 {
     posix_spawnattr_t attributes;
-    sigset_t none;
+    sigset_t none, fatal;
     int number;
 
     sigemptyset(&none);
+    sigemptyset(&fatal);
+    sigaddset(&fatal, SIGXFSZ); /* ignored here, but not by the command */
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigdefault(&attributes, &fatal);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     number = posix_spawnp(&monitor->child, monitor->command[0], NULL, &attributes,
                           monitor->command, environ);
     posix_spawnattr_destroy(&attributes);
@@ -218,17 +247,19 @@ static int wait_next(struct monitor *monitor, const sigset_t *signals, uint64_t 
         struct timespec wait;
         int number;
 
+        prometheus_tick(monitor->prometheus);
+        left = fb_min(left, SECOND_NS);
         wait = (struct timespec){ (time_t)(left / 1000000000u), (long)(left % 1000000000u) };
         number = sigtimedwait(signals, NULL, &wait);
         if (monitor->child && waitpid(monitor->child, &monitor->status, WNOHANG) > 0) {
             monitor->child = 0;
             return SIGCHLD;
         }
-        if (number < 0 && errno == EAGAIN)
+        if (number < 0 && errno == EAGAIN && fb_now_ns() >= until_ns)
             return 0;
-        if ((number == SIGINT || number == SIGTERM) && monitor->child)
+        if ((number == SIGINT || number == SIGTERM || number == SIGHUP) && monitor->child)
             kill(monitor->child, number); /* it decides; we end with it */
-        else if (number == SIGINT || number == SIGTERM)
+        else if (number == SIGINT || number == SIGTERM || number == SIGHUP)
             return number;
     }
 }
@@ -262,6 +293,7 @@ static int watch(struct monitor *monitor, forebay_error *error)
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
     sigaddset(&signals, SIGCHLD);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     status = monitor->command ? child_start(monitor, error) : FOREBAY_OK;
@@ -349,6 +381,9 @@ static int monitor_all(struct monitor *monitor, forebay_error *error)
         status = fb_sampler_open(&monitor->sampler, 0, error);
     if (!status)
         status = watch(monitor, error);
+    fb_alarm_end(&monitor->alarms);
+    if (!status)
+        status = fb_recorder_status(monitor->recorder, error);
     prometheus_stop(monitor->prometheus);
     fb_sampler_close(monitor->sampler);
     fb_recorder_close(monitor->recorder);

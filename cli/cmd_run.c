@@ -85,6 +85,7 @@ struct run {
     uint64_t cache_said_ns;
     uint64_t waited_ns;             /* in forebay_next */
     /* When the last speed line came, and `samples` and `waited_ns` then: */
+    uint64_t lines_ns;
     uint64_t said_ns, said_samples, said_waited_ns;
     char memory[96];
 };
@@ -170,6 +171,17 @@ static void speed_line(struct run *run, const char *where)
     run->said_waited_ns = run->waited_ns;
 }
 
+/* On a terminal at most once in two seconds; a file or a pipe gets them all. */
+static bool lines_due(struct run *run)
+{
+    uint64_t now = fb_now_ns();
+
+    if (run->progress.terminal && run->lines_ns && now - run->lines_ns < 2 * SECOND_NS)
+        return false;
+    run->lines_ns = now;
+    return true;
+}
+
 static int batch_use(struct run *run, const forebay_batch *batch, forebay_error *error)
 {
     int status = consume_batch(&run->checksum, batch, error);
@@ -180,7 +192,7 @@ static int batch_use(struct run *run, const forebay_batch *batch, forebay_error 
     run->samples += batch->samples;
     run->epoch_samples += batch->samples;
     run->bytes += batch->bytes;
-    if (run->monitor_every && run->step % run->monitor_every == 0) {
+    if (run->monitor_every && run->step % run->monitor_every == 0 && lines_due(run)) {
         char where[48];
 
         snprintf(where, sizeof(where), "Step %" PRIu64, run->step);

@@ -1,4 +1,5 @@
 /* main.c -- `forebay COMMAND`: the table of commands; each is one file, cmd_<command>.c. */
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -125,7 +126,10 @@ static int dispatch(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    int code = dispatch(argc, argv);
+    int code;
+
+    signal(SIGXFSZ, SIG_IGN); /* a write above RLIMIT_FSIZE fails with EFBIG, which is told in words */
+    code = dispatch(argc, argv);
 
     /* A result that could not be written is no result: a full disk, for one. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -10,11 +10,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "loaders.h"
 
 #ifdef HAVE_MICROHTTPD
 #include <microhttpd.h>
+#include <sys/socket.h>
+
+#define CLIENTS 16
+#define DEADLINE_NS ((uint64_t)5 * 1000000000)
 #endif
 
 /* ---- The text ---- */
@@ -101,7 +106,44 @@ struct prometheus {
 
     /* Guarded by lock: */
     char *text;
+    struct {
+        int fd; /* 0: free */
+        uint64_t since_ns;
+    } clients[CLIENTS];
 };
+
+/* A client that sends a byte a second is never silent: each connection has a deadline of its own. */
+static void client_note(void *data, struct MHD_Connection *connection, void **context,
+                        enum MHD_ConnectionNotificationCode code)
+{
+    const union MHD_ConnectionInfo *about =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    bool comes = code == MHD_CONNECTION_NOTIFY_STARTED;
+    struct prometheus *prometheus = data;
+
+    (void)context;
+    pthread_mutex_lock(&prometheus->lock);
+    for (unsigned i = 0; about && i < CLIENTS; i++)
+        if (prometheus->clients[i].fd == (comes ? 0 : (int)about->connect_fd)) {
+            prometheus->clients[i].fd = comes ? (int)about->connect_fd : 0;
+            prometheus->clients[i].since_ns = fb_now_ns();
+            break;
+        }
+    pthread_mutex_unlock(&prometheus->lock);
+}
+
+void prometheus_tick(struct prometheus *prometheus)
+{
+    uint64_t now = fb_now_ns();
+
+    if (!prometheus)
+        return;
+    pthread_mutex_lock(&prometheus->lock);
+    for (unsigned i = 0; i < CLIENTS; i++)
+        if (prometheus->clients[i].fd && now - prometheus->clients[i].since_ns > DEADLINE_NS)
+            (void)shutdown(prometheus->clients[i].fd, SHUT_RDWR);
+    pthread_mutex_unlock(&prometheus->lock);
+}
 
 static enum MHD_Result answer(void *data, struct MHD_Connection *connection, const char *url,
                               const char *method, const char *version, const char *upload,
@@ -126,6 +168,7 @@ static enum MHD_Result answer(void *data, struct MHD_Connection *connection, con
     pthread_mutex_unlock(&prometheus->lock);
     if (!response)
         return MHD_NO;
+    MHD_add_response_header(response, "Connection", "close"); /* its deadline is of one request */
     MHD_add_response_header(response, "Content-Type", "text/plain; version=0.0.4");
     result = MHD_queue_response(connection, good ? MHD_HTTP_OK : MHD_HTTP_NOT_FOUND, response);
     MHD_destroy_response(response);
@@ -159,7 +202,8 @@ int prometheus_start(struct prometheus **out, const char *where, forebay_error *
     pthread_mutex_init(&prometheus->lock, NULL);
     prometheus->daemon = MHD_start_daemon(
         MHD_USE_INTERNAL_POLLING_THREAD, ntohs(address.sin_port), NULL, NULL, answer, prometheus,
-        MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT, 16u,
+        MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)CLIENTS, MHD_OPTION_NOTIFY_CONNECTION, client_note, prometheus,
         MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
     if (!prometheus->daemon) {
         free(prometheus);
@@ -211,6 +255,11 @@ void prometheus_tell(struct prometheus *prometheus, const struct fb_sample *samp
 {
     (void)prometheus;
     (void)sample;
+}
+
+void prometheus_tick(struct prometheus *prometheus)
+{
+    (void)prometheus;
 }
 
 #endif

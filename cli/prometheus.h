@@ -12,4 +12,6 @@ void prometheus_stop(struct prometheus *prometheus);
 void prometheus_tell(struct prometheus *prometheus, const struct fb_sample *sample);
 /* The text itself; the caller frees it. */
 char *prometheus_text(const struct fb_sample *sample);
+/* Once a second: drop clients that take more than 5 s for a request. */
+void prometheus_tick(struct prometheus *prometheus);
 #endif

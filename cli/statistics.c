@@ -143,6 +143,7 @@ static void print_epochs(const json_t *s)
 
 void statistics_print(const json_t *s, const char *checksum)
 {
+    double workers = statistics_number(s, "workers"), prefetch = statistics_number(s, "prefetch");
     double skipped = statistics_number(s, "skipped"), replaced = statistics_number(s, "replaced");
 
     printf("%.0f samples in %.0f batches, %.1f MB in %.2f s\n", statistics_number(s, "samples"),
@@ -150,8 +151,8 @@ void statistics_print(const json_t *s, const char *checksum)
            statistics_number(s, "seconds"));
     print_speed(s);
     print_memory(s);
-    printf("  running   %.0f workers, %.0f batches in flight\n", statistics_number(s, "workers"),
-           statistics_number(s, "prefetch"));
+    printf("  running   %.0f worker%s, %.0f batch%s in flight\n", workers, workers == 1 ? "" : "s",
+           prefetch, prefetch == 1 ? "" : "es");
     if (skipped > 0)
         printf("  skipped   %.0f samples that could not be read\n", skipped);
     if (replaced > 0)

@@ -282,6 +282,7 @@ static void release(struct fb_governor *governor)
 {
     if (governor->recorder)
         fb_recorder_json(governor->recorder, "end", fb_snapshot_json(&governor->look.now));
+    fb_alarm_end(&governor->alarms);
     fb_recorder_close(governor->recorder);
     fb_control_close(governor->control);
     fb_snapshot_file_close(governor->page);

@@ -1,17 +1,24 @@
+/* alarm.c -- thresholds of memory, and the command that an alarm starts. */
 #include "monitor/alarm.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 
+#define COMMAND_NS ((uint64_t)60 * 1000000000) /* a command that takes longer is killed */
+#define END_NS ((uint64_t)1000000000)          /* what is left to it when the run ends */
 #define CALM 0.95 /* of its threshold: an alarm may go off again */
 
 extern char **environ;
@@ -36,6 +43,8 @@ bool fb_alarm_parse(const char *text, bool *percent, double *value)
     *percent = end > text && !strcmp(end, "%");
     if (*percent)
         return *value > 0 && *value <= 100;
+    if (end > text && !*end) /* 40: of percent, or of bytes? */
+        return false;
     if (!fb_size_parse(text, &bytes) || !bytes)
         return false;
     *value = (double)bytes;
@@ -56,8 +65,8 @@ int fb_alarms_read(struct fb_alarms *alarms, const struct fb_config *config, for
         if (!fb_alarm_parse(texts[i], &alarms->levels[i].percent, &alarms->levels[i].value)) {
             snprintf(key, sizeof(key), "monitor.alarm.%s", names[i]);
             fb_fail(error, FOREBAY_BAD_CONFIG,
-                    "%s: '%.64s' is neither a size such as 40GiB nor a share such as 90%%", key,
-                    texts[i]);
+                    "%s: '%.64s' is neither a size such as 40GiB nor a share such as 90%%; a number "
+                    "needs a unit", key, texts[i]);
             fb_config_place(config, key, error);
             return FOREBAY_BAD_CONFIG;
         }
@@ -139,9 +148,10 @@ static char **environment_with(char *variable)
 
 bool fb_alarm_run(struct fb_alarms *alarms, const char *text)
 {
+    posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     char variable[320], **all;
-    sigset_t none;
+    sigset_t none, fatal;
     pid_t child;
     int number;
 
@@ -155,12 +165,24 @@ bool fb_alarm_run(struct fb_alarms *alarms, const char *text)
     sigemptyset(&none); /* our threads block all signals; the command's are its own */
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    number = posix_spawnp(&child, alarms->command[0], NULL, &attributes, alarms->command, all);
+    sigemptyset(&fatal);
+    sigaddset(&fatal, SIGXFSZ); /* the program ignores it; the command should not */
+    posix_spawnattr_setsigdefault(&attributes, &fatal);
+    posix_spawnattr_setpgroup(&attributes, 0); /* so that its children end with it */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF |
+                                              POSIX_SPAWN_SETPGROUP);
+    /* stdout is for results: what the command prints goes to stderr. */
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&files, STDERR_FILENO, STDOUT_FILENO);
+    number = posix_spawnp(&child, alarms->command[0], &files, &attributes, alarms->command, all);
+    posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     free(all);
-    if (!number)
+    if (!number) {
         alarms->child = (int)child;
+        alarms->started_ns = fb_now_ns();
+    }
     errno = number;
     return !number;
 }
@@ -169,6 +191,23 @@ void fb_alarm_reap(struct fb_alarms *alarms)
 {
     int status;
 
+    if (alarms->child && fb_now_ns() - alarms->started_ns > COMMAND_NS)
+        kill(-(pid_t)alarms->child, SIGKILL);
     if (alarms->child && waitpid((pid_t)alarms->child, &status, WNOHANG) != 0)
         alarms->child = 0;
+}
+
+void fb_alarm_end(struct fb_alarms *alarms)
+{
+    uint64_t until = fb_now_ns() + END_NS;
+    const struct timespec pause = { .tv_nsec = 10000000 };
+    int status;
+
+    for (fb_alarm_reap(alarms); alarms->child && fb_now_ns() < until; fb_alarm_reap(alarms))
+        nanosleep(&pause, NULL);
+    if (!alarms->child)
+        return;
+    kill(-(pid_t)alarms->child, SIGKILL);
+    (void)waitpid((pid_t)alarms->child, &status, 0);
+    alarms->child = 0;
 }

@@ -33,9 +33,10 @@ struct fb_alarms {
     bool any;
     char *command[FB_ALARM_WORDS + 1]; /* borrowed; ends with NULL */
     int child;                         /* of the command under way; 0: none */
+    uint64_t started_ns;
 };
 
-/* A threshold: "40GiB", "90%", or "off". */
+/* A threshold: "40GiB" or "90%"; a bare number is neither. */
 bool fb_alarm_parse(const char *text, bool *percent, double *value);
 /* From monitor.alarm.*; with action `command` there must be one. */
 int fb_alarms_read(struct fb_alarms *alarms, const struct fb_config *config, forebay_error *error);
@@ -51,8 +52,11 @@ void fb_alarm_readings_host(struct fb_alarm_readings *readings, const struct fb_
 bool fb_alarm_check(struct fb_alarms *alarms, const struct fb_alarm_readings *readings, char *text,
                     size_t size);
 /* Start the command with the alarm's text as FOREBAY_ALARM in its environment, no shell between;
- * one at a time. False if it could not be. */
+ * one at a time. Its output goes to stderr, and after a minute it is killed with its children.
+ * False if it could not be started. */
 bool fb_alarm_run(struct fb_alarms *alarms, const char *text);
-/* Forget a command that has ended; never waits. */
+/* Forget a command that has ended, kill one that takes too long; never waits. */
 void fb_alarm_reap(struct fb_alarms *alarms);
+/* The run ends: the command has one more second. */
+void fb_alarm_end(struct fb_alarms *alarms);
 #endif

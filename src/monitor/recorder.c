@@ -20,6 +20,7 @@ struct fb_recorder {
     struct fb_log log;
     char path[PATH_MAX], older[PATH_MAX + 2];
     char *buffer; /* a line being made */
+    int failed;   /* the error that ended it; 0: none */
 };
 
 static int open_file(struct fb_recorder *recorder, forebay_error *error)
@@ -75,8 +76,9 @@ void fb_recorder_close(struct fb_recorder *recorder)
 
 static void give_up(struct fb_recorder *recorder)
 {
+    recorder->failed = errno ? errno : ENOSPC;
     fb_warn(&recorder->log, "the log '%s' cannot be written any more: %s", recorder->path,
-            strerror(errno));
+            strerror(recorder->failed));
     if (recorder->fd >= 0)
         close(recorder->fd);
     recorder->fd = -1;
@@ -104,10 +106,20 @@ void fb_recorder_line(struct fb_recorder *recorder, const char *line, size_t len
     memcpy(&parts[0].iov_base, &line, sizeof(line)); /* writev does not write to it */
     parts[1].iov_base = (char[]){ '\n' };
     written = writev(recorder->fd, parts, 2);
-    if (written < 0)
+    if (written < (ssize_t)length + 1) { /* a part of a line: the disk is full */
+        errno = written < 0 ? errno : ENOSPC;
         give_up(recorder);
-    else
+    } else {
         recorder->bytes += (uint64_t)written;
+    }
+}
+
+int fb_recorder_status(const struct fb_recorder *recorder, forebay_error *error)
+{
+    if (!recorder || !recorder->failed)
+        return FOREBAY_OK;
+    errno = recorder->failed;
+    return fb_fail_errno(error, FOREBAY_IO, "the log '%s' is not complete", recorder->path);
 }
 
 void fb_recorder_json(struct fb_recorder *recorder, const char *kind, json_t *object)

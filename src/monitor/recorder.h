@@ -18,6 +18,8 @@ int fb_recorder_open(struct fb_recorder **out, const char *path, uint64_t bound,
 void fb_recorder_close(struct fb_recorder *recorder);
 /* One line; `length` without newline. A log that cannot be written is said once, then left. */
 void fb_recorder_line(struct fb_recorder *recorder, const char *line, size_t length);
+/* IO if a line could not be written. */
+int fb_recorder_status(const struct fb_recorder *recorder, forebay_error *error);
 /* The same of a JSON object, with "kind" put in; drops it. */
 void fb_recorder_json(struct fb_recorder *recorder, const char *kind, json_t *object);
 

@@ -47,6 +47,7 @@ static void each_threshold_is_read_or_refused(void **state)
         double value;
     } rows[] = {
         { "40GiB", true, false, 40.0 * 1024 * 1024 * 1024 }, { "90%", true, true, 90 },
+        { "40", false, false, 0 },                           { "4e9", false, false, 0 },
         { "12.5%", true, true, 12.5 },                       { "0%", false, false, 0 },
         { "101%", false, false, 0 },                         { "%", false, false, 0 },
         { "much", false, false, 0 },                         { "", false, false, 0 },

@@ -70,7 +70,7 @@ def test_an_alarm_runs_its_command_and_stop_ends_the_run(forebay, tmp_path):
                    "monitor.alarm.action=command", "--set",
                    f'monitor.alarm.command=["sh", "-c", "echo \\"$FOREBAY_ALARM\\" > {told}"]')
     assert done.returncode == 0
-    assert done.stderr.count("WARNING: used memory of the system") == 1
+    assert done.stderr.count("warning: alarm: used memory of the system") == 1
     assert "exceeds 1.0 MiB" in told.read_text()
     done = forebay("monitor", "--log", tmp_path / "log", "--set", "monitor.alarm.system=1%",
                    "--set", "monitor.alarm.action=stop", "--", "sleep", "60", timeout=20)
