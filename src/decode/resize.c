@@ -1,3 +1,4 @@
+/* resize.c -- pictures to another size with Pillow's arithmetic, row by row. */
 #include "decode/resize.h"
 
 #include <string.h>
@@ -10,9 +11,9 @@
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
-#define FRACTION 6 /* bits behind the point of a row between the two directions */
+#define BITS 22    /* of a weight, after the point: Pillow's, which fill 32 bits with a pixel's 8 */
+#define LOW_BITS 12 /* of a weight; the instruction that multiplies pairs takes 16 bits */
 #define GROUP 4    /* taps that are taken at once across */
-#define COPIES 4   /* each pair of weights stands there for every byte of a pixel */
 
 /* ---- Weights ---- */
 
@@ -51,39 +52,35 @@ static double reach_of(const struct fb_span *span, enum fb_filter filter)
     return filter_reach(filter) * (scale > 1.0 ? scale : 1.0);
 }
 
+/* Pillow's count. A filter of whole width may touch one more input than it is wide. */
 static uint32_t taps_of(const struct fb_span *span, enum fb_filter filter)
 {
-    double wide = 2.0 * reach_of(span, filter);
-    uint64_t taps = (uint64_t)wide;
+    double reach = reach_of(span, filter);
+    uint64_t whole = (uint64_t)reach;
 
     if (filter == FB_FILTER_NEAREST)
         return 1;
-    return (uint32_t)fb_min(span->in, taps + ((double)taps < wide));
+    return (uint32_t)fb_min(span->in, 2 * (whole + ((double)whole < reach)) + 1);
 }
 
-/* Where weight number `tap` of an output stands. Across, taps come in fours: weights 0 and 1 four
- * times, then 2 and 3 four times, as the instruction that multiplies pairs wants them. */
-INLINE uint64_t place_of(uint32_t tap, bool grouped)
+/* The weights of an output are two rows of 16 bits: the upper parts, then the lower ones. A weight is
+ * upper << LOW_BITS | lower. */
+static void put_weight(const struct fb_weights *weights, uint32_t out, uint32_t tap, int32_t value)
 {
-    uint32_t within = tap % GROUP;
+    int16_t *to = weights->values + (uint64_t)out * weights->taps * 2 + tap;
 
-    if (!grouped)
-        return tap;
-    return (uint64_t)(tap / GROUP) * GROUP * COPIES + (within / 2) * 2 * COPIES + within % 2;
+    to[0] = (int16_t)(value >> LOW_BITS);
+    to[weights->taps] = (int16_t)(value & ((1 << LOW_BITS) - 1));
 }
 
-static void put_weight(int16_t *values, uint32_t tap, bool grouped, int16_t value)
+INLINE int32_t weight_at(const int16_t *values, uint32_t taps, uint32_t tap)
 {
-    int16_t *to = values + place_of(tap, grouped);
-
-    for (unsigned i = 0; i < (grouped ? COPIES : 1); i++)
-        to[2 * i] = value;
+    return (int32_t)((uint32_t)values[tap] << LOW_BITS | (uint16_t)values[taps + tap]);
 }
 
-/* The inputs [*first, *first + count) that an output is made of; returns count. Rounding may find
- * one more than `most`; its weight would be about 0. */
+/* The inputs [*first, *first + count) that an output is made of; returns count. */
 static uint32_t inputs_of(const struct fb_span *span, enum fb_filter filter, double center,
-                          uint32_t most, uint32_t *first)
+                          uint32_t *first)
 {
     double reach = reach_of(span, filter);
     uint32_t end;
@@ -94,107 +91,109 @@ static uint32_t inputs_of(const struct fb_span *span, enum fb_filter filter, dou
     }
     *first = clamp_index(center - reach + 0.5, span->in - 1);
     end = clamp_index(center + reach + 0.5, span->in);
-    return end > *first ? (uint32_t)fb_min(end - *first, most) : 1;
+    return end > *first ? end - *first : 1;
 }
 
-/* Weights as integers whose sum is exactly 1: what rounding left over goes to the largest. */
+/* Each is rounded for itself, as Pillow does; their sum is 1 but for that. */
 static void round_weights(struct fb_weights *weights, const struct fb_span *span,
-                          enum fb_filter filter, uint32_t out, double center, bool grouped)
+                          enum fb_filter filter, uint32_t out, double center)
 {
-    double narrow = filter_reach(filter) / reach_of(span, filter), total = 0.0, one;
-    uint32_t first, largest = 0, shift;
-    uint32_t count = inputs_of(span, filter, center, weights->taps, &first);
-    int32_t left = 1 << weights->bits, most = -1;
-    int16_t *values = weights->values +
-                      (uint64_t)out * weights->taps * (grouped ? COPIES : 1);
+    double scale = span->size / (double)span->out, narrow = 1.0 / (scale > 1.0 ? scale : 1.0);
+    double total = 0.0;
+    uint32_t first, shift, count = inputs_of(span, filter, center, &first);
 
+    count = (uint32_t)fb_min(count, weights->taps);
     weights->first[out] = (uint32_t)fb_min(first, span->in - fb_min(weights->taps, span->in));
     shift = first - weights->first[out];
     for (uint32_t i = 0; i < count; i++)
         total += weight_of(filter, ((double)(first + i) - center + 0.5) * narrow);
-    one = filter == FB_FILTER_NEAREST || total == 0.0 ? 0.0 : (double)left / total;
-    for (uint32_t i = 0; i < count; i++) {
-        double value = one * weight_of(filter, ((double)(first + i) - center + 0.5) * narrow);
-        int32_t rounded = (int32_t)(value < 0.0 ? value - 0.5 : value + 0.5);
-
-        put_weight(values, shift + i, grouped, (int16_t)rounded);
-        left -= rounded;
-        largest = rounded > most ? i : largest;
-        most = rounded > most ? rounded : most;
+    if (filter == FB_FILTER_NEAREST || total == 0.0) {
+        put_weight(weights, out, shift, 1 << BITS);
+        return;
     }
-    put_weight(values, shift + largest, grouped,
-               (int16_t)(values[place_of(shift + largest, grouped)] + left));
+    for (uint32_t i = 0; i < count; i++) {
+        double value = weight_of(filter, ((double)(first + i) - center + 0.5) * narrow) / total;
+
+        value = value * (double)(1 << BITS);
+        put_weight(weights, out, shift + i, (int32_t)(value < 0.0 ? value - 0.5 : value + 0.5));
+    }
 }
 
 static void weights_init(struct fb_weights *weights, const struct fb_span *span,
-                         enum fb_filter filter, bool grouped)
+                         enum fb_filter filter)
 {
     double scale = span->size / (double)span->out, nearest = span->start + scale * 0.5;
 
-    /* The largest weight is below 1.1, below half of that from a scale of 4 on, and so on. */
-    weights->bits = scale < 4.0 ? 14 : scale < 8.0 ? 15 : 16;
-    if (filter == FB_FILTER_NEAREST)
-        weights->bits = 14;
-    memset(weights->values, 0, (uint64_t)span->out * weights->taps * (grouped ? COPIES : 1) *
-                                   sizeof(*weights->values));
+    memset(weights->values, 0,
+           (uint64_t)span->out * weights->taps * 2 * sizeof(*weights->values));
     for (uint32_t out = 0; out < span->out; out++, nearest += scale) {
         double center = span->start + ((double)out + 0.5) * scale;
 
         /* Half-way between two inputs a rounding error decides: Pillow adds its steps up. */
-        round_weights(weights, span, filter, out, filter == FB_FILTER_NEAREST ? nearest : center,
-                      grouped);
+        round_weights(weights, span, filter, out, filter == FB_FILTER_NEAREST ? nearest : center);
     }
 }
 
-/* ---- Across: a row of bytes to a row of numbers with FRACTION bits ---- */
+/* ---- Across: a row of bytes to a row of numbers from 0 to 255 ---- */
+
+/* Sums may run over and come back: only the whole sum is sure to fit. */
+INLINE int32_t clip_sum(uint32_t sum)
+{
+    int32_t value = (int32_t)(sum + (1u << (BITS - 1))) >> BITS;
+
+    return value < 0 ? 0 : value > 255 ? 255 : value;
+}
 
 static void across_plain(const struct fb_resize *resize, const uint8_t *rgbx, int16_t *line)
 {
     const struct fb_weights *weights = &resize->columns;
     const int16_t *values = weights->values;
-    unsigned shift = weights->bits - FRACTION;
 
-    for (uint32_t x = 0; x < resize->across.out; x++, values += weights->taps * COPIES) {
+    for (uint32_t x = 0; x < resize->across.out; x++, values += weights->taps * 2) {
         const uint8_t *from = rgbx + (uint64_t)weights->first[x] * 4;
-        int32_t sums[4] = { 1 << (shift - 1), 1 << (shift - 1), 1 << (shift - 1),
-                            1 << (shift - 1) };
+        uint32_t sums[4] = { 0, 0, 0, 0 };
 
         for (uint32_t tap = 0; tap < weights->taps; tap++, from += 4)
             for (unsigned c = 0; c < 4; c++)
-                sums[c] += from[c] * values[place_of(tap, true)];
+                sums[c] += (uint32_t)(from[c] * weight_at(values, weights->taps, tap));
         for (unsigned c = 0; c < 4; c++)
-            line[4 * x + c] = (int16_t)(sums[c] >> shift);
+            line[4 * x + c] = (int16_t)clip_sum(sums[c]);
     }
 }
 
 /* ---- Down: two rows, weighted, added to the sums of one row of the result ---- */
 
-static void down_plain(const struct fb_resize *resize, int32_t *sums, int16_t first, int16_t second)
+static void down_plain(const struct fb_resize *resize, int32_t *sums, int32_t first, int32_t second)
 {
     const int16_t *a = resize->lines[0], *b = resize->lines[1];
 
     for (uint32_t i = 0; i < resize->stride; i++)
-        sums[i] += a[i] * first + b[i] * second;
+        sums[i] = (int32_t)((uint32_t)sums[i] + (uint32_t)(a[i] * first) +
+                            (uint32_t)(b[i] * second));
 }
 
 static void emit_plain(const struct fb_resize *resize, const int32_t *sums, uint32_t *to)
 {
-    unsigned shift = resize->rows.bits + FRACTION;
-
     for (uint32_t x = 0; x < resize->across.out; x++) {
         uint8_t pixel[4];
 
-        for (unsigned c = 0; c < 4; c++) {
-            int32_t value = (sums[4 * x + c] + (1 << (shift - 1))) >> shift;
-
-            pixel[c] = (uint8_t)(value < 0 ? 0 : value > 255 ? 255 : value);
-        }
+        for (unsigned c = 0; c < 4; c++)
+            pixel[c] = (uint8_t)clip_sum((uint32_t)sums[4 * x + c]);
         memcpy(to + x, pixel, sizeof(pixel));
     }
 }
 
 #if HAVE_AVX2
 #define AVX2 __attribute__((target("avx2")))
+
+/* Two weights in each 32 bits. */
+AVX2 INLINE __m128i pair_of(const int16_t *values)
+{
+    int32_t pair;
+
+    memcpy(&pair, values, sizeof(pair));
+    return _mm_set1_epi32(pair);
+}
 
 /* One pixel of the result: its four sums. In 128 bits: nothing crosses from one half to another. */
 AVX2 INLINE __m128i across_pixel(const uint8_t *from, const int16_t *values, uint32_t groups)
@@ -203,19 +202,28 @@ AVX2 INLINE __m128i across_pixel(const uint8_t *from, const int16_t *values, uin
     const __m128i front = _mm_setr_epi8(0, -1, 4, -1, 1, -1, 5, -1, 2, -1, 6, -1, 3, -1, 7, -1);
     const __m128i back =
         _mm_setr_epi8(8, -1, 12, -1, 9, -1, 13, -1, 10, -1, 14, -1, 11, -1, 15, -1);
-    const __m128i *weights = (const __m128i *)(const void *)values;
-    __m128i sums = _mm_setzero_si128();
+    const int16_t *lower = values + groups * GROUP;
+    __m128i high = _mm_setzero_si128(), low = _mm_set1_epi32(1 << (BITS - 1));
 
     for (uint32_t g = 0; g < groups; g++) {
         __m128i four = _mm_loadu_si128((const __m128i *)(const void *)(from + 16 * g));
-        __m128i one =
-            _mm_madd_epi16(_mm_shuffle_epi8(four, front), _mm_load_si128(weights + 2 * g));
-        __m128i two = _mm_madd_epi16(_mm_shuffle_epi8(four, back),
-                                     _mm_load_si128(weights + 2 * g + 1));
+        __m128i one = _mm_shuffle_epi8(four, front), two = _mm_shuffle_epi8(four, back);
 
-        sums = _mm_add_epi32(sums, _mm_add_epi32(one, two));
+        high = _mm_add_epi32(high,
+                             _mm_add_epi32(_mm_madd_epi16(one, pair_of(values + GROUP * g)),
+                                           _mm_madd_epi16(two, pair_of(values + GROUP * g + 2))));
+        low = _mm_add_epi32(low,
+                            _mm_add_epi32(_mm_madd_epi16(one, pair_of(lower + GROUP * g)),
+                                          _mm_madd_epi16(two, pair_of(lower + GROUP * g + 2))));
     }
-    return sums;
+    return _mm_srai_epi32(_mm_add_epi32(_mm_slli_epi32(high, LOW_BITS), low), BITS);
+}
+
+/* Numbers from 0 to 255, of 16 bits. */
+AVX2 INLINE __m128i clip_pixels(__m128i one, __m128i two)
+{
+    return _mm_max_epi16(_mm_setzero_si128(),
+                         _mm_min_epi16(_mm_packs_epi32(one, two), _mm_set1_epi16(255)));
 }
 
 AVX2 INLINE void across_groups(const struct fb_resize *resize, const uint8_t *rgbx, int16_t *line,
@@ -223,24 +231,18 @@ AVX2 INLINE void across_groups(const struct fb_resize *resize, const uint8_t *rg
 {
     const uint32_t *first = resize->columns.first;
     const int16_t *values = resize->columns.values;
-    const __m128i shift = _mm_cvtsi32_si128((int)(resize->columns.bits - FRACTION));
-    const __m128i half = _mm_set1_epi32(1 << (resize->columns.bits - FRACTION - 1));
-    uint32_t x = 0;
+    uint32_t x = 0, step = groups * GROUP * 2;
 
-    for (; x + 2 <= resize->across.out; x += 2) {
+    for (; x + 2 <= resize->across.out; x += 2, values += 2 * step) {
         __m128i one = across_pixel(rgbx + (uint64_t)first[x] * 4, values, groups);
-        __m128i two = across_pixel(rgbx + (uint64_t)first[x + 1] * 4, values + groups * 16, groups);
+        __m128i two = across_pixel(rgbx + (uint64_t)first[x + 1] * 4, values + step, groups);
 
-        one = _mm_sra_epi32(_mm_add_epi32(one, half), shift);
-        two = _mm_sra_epi32(_mm_add_epi32(two, half), shift);
-        _mm_storeu_si128((__m128i *)(void *)(line + 4 * x), _mm_packs_epi32(one, two));
-        values += groups * 32;
+        _mm_storeu_si128((__m128i *)(void *)(line + 4 * x), clip_pixels(one, two));
     }
     if (x < resize->across.out) {
         __m128i one = across_pixel(rgbx + (uint64_t)first[x] * 4, values, groups);
 
-        one = _mm_sra_epi32(_mm_add_epi32(one, half), shift);
-        _mm_storel_epi64((__m128i *)(void *)(line + 4 * x), _mm_packs_epi32(one, one));
+        _mm_storel_epi64((__m128i *)(void *)(line + 4 * x), clip_pixels(one, one));
     }
 }
 
@@ -256,37 +258,48 @@ AVX2 static void across_avx2(const struct fb_resize *resize, const uint8_t *rgbx
         across_groups(resize, rgbx, line, groups);
 }
 
-/* Sums stand in the order that interleaving leaves, 8 and 8; packing them undoes it. */
-AVX2 static void down_avx2(const struct fb_resize *resize, int32_t *sums, int16_t first,
-                           int16_t second)
+AVX2 INLINE __m256i weight_pair(int32_t first, int32_t second)
 {
-    const __m256i weights = _mm256_set1_epi32((int32_t)((uint32_t)(uint16_t)second << 16 |
-                                                        (uint16_t)first));
+    return _mm256_set1_epi32((int32_t)((uint32_t)second << 16 | (uint16_t)first));
+}
+
+AVX2 INLINE void add_weighted(int32_t *sums, __m256i pairs, __m256i upper, __m256i lower)
+{
+    __m256i *at = (__m256i *)(void *)sums;
+    __m256i high = _mm256_slli_epi32(_mm256_madd_epi16(pairs, upper), LOW_BITS);
+    __m256i low = _mm256_madd_epi16(pairs, lower);
+
+    _mm256_storeu_si256(at, _mm256_add_epi32(_mm256_loadu_si256(at), _mm256_add_epi32(high, low)));
+}
+
+/* Sums stand in the order that interleaving leaves, 8 and 8; packing them undoes it. */
+AVX2 static void down_avx2(const struct fb_resize *resize, int32_t *sums, int32_t first,
+                           int32_t second)
+{
+    const int32_t mask = (1 << LOW_BITS) - 1;
+    const __m256i upper = weight_pair(first >> LOW_BITS, second >> LOW_BITS);
+    const __m256i lower = weight_pair(first & mask, second & mask);
     const int16_t *a = resize->lines[0], *b = resize->lines[1];
 
     for (uint32_t i = 0; i < resize->stride; i += 16) {
         __m256i one = _mm256_loadu_si256((const __m256i *)(const void *)(a + i));
         __m256i two = _mm256_loadu_si256((const __m256i *)(const void *)(b + i));
-        __m256i *low = (__m256i *)(void *)(sums + i), *high = low + 1;
-        __m256i more = _mm256_madd_epi16(_mm256_unpacklo_epi16(one, two), weights);
 
-        _mm256_storeu_si256(low, _mm256_add_epi32(_mm256_loadu_si256(low), more));
-        more = _mm256_madd_epi16(_mm256_unpackhi_epi16(one, two), weights);
-        _mm256_storeu_si256(high, _mm256_add_epi32(_mm256_loadu_si256(high), more));
+        add_weighted(sums + i, _mm256_unpacklo_epi16(one, two), upper, lower);
+        add_weighted(sums + i + 8, _mm256_unpackhi_epi16(one, two), upper, lower);
     }
 }
 
 AVX2 static void emit_avx2(const struct fb_resize *resize, const int32_t *sums, uint32_t *to)
 {
-    const __m128i shift = _mm_cvtsi32_si128((int)(resize->rows.bits + FRACTION));
-    const __m256i half = _mm256_set1_epi32(1 << (resize->rows.bits + FRACTION - 1));
+    const __m256i half = _mm256_set1_epi32(1 << (BITS - 1));
 
     for (uint32_t x = 0; x < resize->across.out; x += 8, sums += 32) {
         __m256i part[4], bytes;
 
         for (unsigned i = 0; i < 4; i++) {
             part[i] = _mm256_loadu_si256((const __m256i *)(const void *)(sums + 8 * i));
-            part[i] = _mm256_sra_epi32(_mm256_add_epi32(part[i], half), shift);
+            part[i] = _mm256_srai_epi32(_mm256_add_epi32(part[i], half), BITS);
         }
         bytes = _mm256_packus_epi16(_mm256_packs_epi32(part[0], part[1]),
                                     _mm256_packs_epi32(part[2], part[3]));
@@ -311,10 +324,9 @@ static bool has_avx2(void)
 
 /* ---- The whole ---- */
 
-static uint64_t weights_bytes(uint64_t out, uint64_t taps, unsigned copies)
+static uint64_t weights_bytes(uint64_t out, uint64_t taps)
 {
-    return fb_round_up(out * sizeof(uint32_t), 64) +
-           fb_round_up(out * taps * copies * sizeof(int16_t), 64);
+    return fb_round_up(out * sizeof(uint32_t), 64) + fb_round_up(out * taps * sizeof(int32_t), 64);
 }
 
 static uint64_t stride_of(uint32_t out)
@@ -327,11 +339,11 @@ uint64_t fb_resize_bytes(uint32_t side, uint32_t out_width, uint32_t out_height,
 {
     struct fb_span across = { .size = side, .in = side, .out = out_width };
     struct fb_span down = { .size = side, .in = side, .out = out_height };
-    uint64_t fewest = 2 * (uint64_t)filter_reach(filter); /* of a picture made larger */
+    uint64_t fewest = 2 * (uint64_t)filter_reach(filter) + 1; /* of a picture made larger */
     uint64_t columns = fb_round_up(fb_max(taps_of(&across, filter), fewest), GROUP);
     uint64_t rows = fb_max(taps_of(&down, filter), fewest);
 
-    return 64 + weights_bytes(out_width, columns, COPIES) + weights_bytes(out_height, rows, 1) +
+    return 64 + weights_bytes(out_width, columns) + weights_bytes(out_height, rows) +
            stride_of(out_width) * (2 * sizeof(int16_t) + out_height * sizeof(int32_t));
 }
 
@@ -344,10 +356,10 @@ static void *cut(char **memory, uint64_t bytes)
     return piece;
 }
 
-static void weights_place(struct fb_weights *weights, uint32_t out, unsigned copies, char **memory)
+static void weights_place(struct fb_weights *weights, uint32_t out, char **memory)
 {
     weights->first = cut(memory, out * sizeof(*weights->first));
-    weights->values = cut(memory, (uint64_t)out * weights->taps * copies * sizeof(int16_t));
+    weights->values = cut(memory, (uint64_t)out * weights->taps * 2 * sizeof(int16_t));
 }
 
 static uint32_t last_pair(const struct fb_resize *resize, uint32_t out)
@@ -379,14 +391,14 @@ bool fb_resize_begin(struct fb_resize *resize, struct fb_span across, struct fb_
     resize->stride = (uint32_t)stride_of(across.out);
     resize->columns.taps = (uint32_t)fb_round_up(taps_of(&across, filter), GROUP);
     resize->rows.taps = taps_of(&down, filter);
-    fixed = weights_bytes(across.out, resize->columns.taps, COPIES) +
-            weights_bytes(down.out, resize->rows.taps, 1) + 2 * resize->stride * sizeof(int16_t);
+    fixed = weights_bytes(across.out, resize->columns.taps) +
+            weights_bytes(down.out, resize->rows.taps) + 2 * resize->stride * sizeof(int16_t);
     if (at > end || fixed > (uint64_t)(end - at))
         return false;
-    weights_place(&resize->columns, across.out, COPIES, &at);
-    weights_place(&resize->rows, down.out, 1, &at);
-    weights_init(&resize->columns, &across, filter, true);
-    weights_init(&resize->rows, &down, filter, false);
+    weights_place(&resize->columns, across.out, &at);
+    weights_place(&resize->rows, down.out, &at);
+    weights_init(&resize->columns, &across, filter);
+    weights_init(&resize->rows, &down, filter);
     for (unsigned i = 0; i < 2; i++) {
         resize->lines[i] = cut(&at, resize->stride * sizeof(int16_t));
         memset(resize->lines[i], 0, resize->stride * sizeof(int16_t));
@@ -399,13 +411,14 @@ bool fb_resize_begin(struct fb_resize *resize, struct fb_span across, struct fb_
 }
 
 /* The weight of input row `row` in a row of the result; 0 if it is no part of it. */
-static int16_t row_weight(const struct fb_resize *resize, uint32_t out, uint32_t row)
+static int32_t row_weight(const struct fb_resize *resize, uint32_t out, uint32_t row)
 {
     uint32_t first = resize->rows.first[out];
 
     if (row < first || row - first >= resize->rows.taps)
         return 0;
-    return resize->rows.values[(uint64_t)out * resize->rows.taps + row - first];
+    return weight_at(resize->rows.values + (uint64_t)out * resize->rows.taps * 2, resize->rows.taps,
+                     row - first);
 }
 
 static void add_pair(struct fb_resize *resize, uint32_t row)
@@ -419,7 +432,7 @@ static void add_pair(struct fb_resize *resize, uint32_t row)
     }
     for (uint32_t out = resize->done; out < resize->begun; out++) {
         int32_t *sums = resize->sums + (uint64_t)(out % resize->ring) * resize->stride;
-        int16_t first = row_weight(resize, out, row), second = row_weight(resize, out, row + 1);
+        int32_t first = row_weight(resize, out, row), second = row_weight(resize, out, row + 1);
         uint32_t *to = resize->to + (uint64_t)out * resize->across.out;
 
         if (first || second)

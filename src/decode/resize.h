@@ -4,7 +4,9 @@
  * Antialiased like Pillow's: the filter is as wide as the pixels of the smaller picture. Rows are
  * resized horizontally as they come and added, weighted, to the rows of the result that they are
  * part of; so the memory it takes depends on the result, not on the picture. All sums are of
- * integers: the same bits on every CPU, within 1 of 255 of Pillow's.
+ * integers: the same bits on every CPU. They are Pillow's own: weights of 22 bits, each direction
+ * rounded to bytes, across first. Pillow begins with the other direction for some sizes; bilinear
+ * then differs by 1 at most.
  */
 #ifndef FB_DECODE_RESIZE_H
 #define FB_DECODE_RESIZE_H
@@ -24,16 +26,15 @@ struct fb_span {
 
 struct fb_weights {
     uint32_t taps;   /* of every output */
-    unsigned bits;   /* behind the point */
     uint32_t *first; /* [out] the first input of each */
-    int16_t *values; /* [out][taps]; across: see resize.c */
+    int16_t *values; /* [out][2][taps]: see resize.c */
 };
 
 struct fb_resize {
     struct fb_span across, down;
     struct fb_weights columns, rows;
     uint32_t stride;        /* numbers in a row of `lines` and `sums` */
-    int16_t *lines[2];      /* two rows, resized horizontally */
+    int16_t *lines[2];      /* two rows, resized horizontally, values from 0 to 255 */
     int32_t *sums;          /* [ring][stride] rows of the result under way */
     uint32_t ring;
     uint32_t fed;           /* rows so far */
