@@ -16,6 +16,7 @@
 #include "output.h"
 #include "progress.h"
 #include "settings.h"
+#include "state_file.h"
 #include "statistics.h"
 #include "stop.h"
 
@@ -38,6 +39,11 @@ static const char help[] =
     "  --epochs N       epochs to stream (default 1, or the configuration's; quickstart 3)\n"
     "  --steps N        stop after N batches; without --epochs it goes through as many epochs as\n"
     "                   that takes\n"
+    "  --save-state FILE  write where the run is when it ends or is stopped (SIGINT, SIGTERM,\n"
+    "                   SIGUSR1), as JSON\n"
+    "  --resume FILE    go on exactly after such a state, under any budget and number of workers;\n"
+    "                   --epochs counts from the first epoch of all. Several ranks: give all their\n"
+    "                   states, or one if the ranks were in step\n"
     "  --json           print the result as one JSON object on stdout\n"
     "  --help-config    every key of the configuration, its default and what it does\n"
     "                   (with --markdown as a page, with --json as an object)\n"
@@ -46,10 +52,11 @@ static const char help[] =
     "monitor.every steps (100; 0: none) with the speed beside it, what the governor changes and\n"
     "why, at the end of each epoch the cache's statistics. Ctrl-C ends with the summary (exit 130).\n"
     "\n"
-    "Exit code: 0 done, 1 failed, 2 bad use.\n"
+    "Exit code: 0 done, 1 failed, 2 bad use, 128 + signal if stopped by one.\n"
     "\n"
     "Examples:\n"
     "  forebay run\n"
+    "  forebay run train.yaml --epochs 9 --save-state s.json     # later: --resume s.json\n"
     "  forebay run train.yaml --epochs 3 --set memory.budget=8GiB --set workers=4\n"
     "  forebay run --set source.kind=bin --set 'source.path=scans/*.bin' --set batch.size=16\n"
     "  forebay run train.yaml --steps 500 --json > result.json\n"
@@ -62,6 +69,7 @@ static const char help[] =
 struct run {
     const char *config_file;
     struct texts settings; /* the user's */
+    struct texts resume, save_state; /* files */
     uint64_t epochs, steps; /* 0: not given */
     bool json, help_config, markdown, quickstart;
 
@@ -340,6 +348,40 @@ static int loader_open(struct run *run, struct settings *all, const struct fb_lo
     return status;
 }
 
+static int resume(struct run *run, forebay_error *error)
+{
+    int status;
+
+    if (!run->resume.count)
+        return FOREBAY_OK;
+    status = state_file_load(run->loader, &run->resume, &run->epoch, error);
+    if (!status && run->epochs && run->epoch >= run->epochs)
+        progress_say(&run->progress, "--resume: the state is at the end of epoch %" PRIu64
+                     ", and --epochs is %" PRIu64 ": nothing is left to do", run->epoch,
+                     run->epochs);
+    return status;
+}
+
+/* A run that failed is saved, too: it goes on after the last batch that was good. */
+static int run_saved(struct run *run, forebay_error *error)
+{
+    const struct texts *files = &run->save_state;
+    int status = resume(run, error), saved;
+    forebay_error saving;
+
+    if (status) /* what is in the file is worth more than the beginning */
+        return status;
+    status = stream(run, error);
+    if (!files->count)
+        return status;
+    saved = state_file_save(run->loader, files->values[files->count - 1], &saving);
+    if (!saved)
+        progress_say(&run->progress, "state saved in '%s'", files->values[files->count - 1]);
+    if (saved && !status)
+        *error = saving;
+    return status ? status : saved;
+}
+
 static int run_all(struct run *run)
 {
     struct fb_log log = { progress_log, progress_long_work, &run->progress };
@@ -349,11 +391,13 @@ static int run_all(struct run *run)
 
     progress_init(&run->progress);
     stop_catch();
+    if (run->save_state.count)
+        stop_catch_usr1();
     status = settings_gather(&all, &run->settings, run->quickstart, &log, &error);
     if (!status)
         status = loader_open(run, &all, &log, &error);
     if (!status)
-        status = stream(run, &error);
+        status = run_saved(run, &error);
     progress_finish(&run->progress);
     if (status)
         code = output_failure("run", run->json, &error);
@@ -381,6 +425,8 @@ static int run(int argc, char **argv)
         { "--set", OPTION_TEXTS, &run.settings, false },
         { "--epochs", OPTION_COUNT, &run.epochs, false },
         { "--steps", OPTION_COUNT, &run.steps, false },
+        { "--save-state", OPTION_TEXTS, &run.save_state, false },
+        { "--resume", OPTION_TEXTS, &run.resume, false },
         { "--json", OPTION_FLAG, &run.json, false },
         { "--help-config", OPTION_FLAG, &run.help_config, false },
         { "--markdown", OPTION_FLAG, &run.markdown, false },
@@ -397,12 +443,15 @@ static int run(int argc, char **argv)
         code = run_all(&run);
     }
     free(run.settings.values);
+    free(run.resume.values);
+    free(run.save_state.values);
     return code;
 }
 
 const struct command command_run = {
     .name = "run",
-    .usage = "[CONFIG.yaml] [--set key=value]... [--epochs N] [--steps N] [--json] [--help-config]",
+    .usage = "[CONFIG.yaml] [--set key=value]... [--epochs N] [--steps N] "
+             "[--save-state FILE] [--resume FILE] [--json] [--help-config]",
     .summary = "stream epochs within the memory budget; alone: a quickstart on data of its own",
     .help = help,
     .run = run,

@@ -15,10 +15,18 @@ void stop_catch(void)
     struct sigaction action = { .sa_handler = ask };
 
     sigemptyset(&action.sa_mask);
-    /* The handler is gone after the first: whoever presses twice does not want to wait. */
+    /* The handler is gone after the first: a user who presses twice does not want to wait. */
     action.sa_flags = (int)SA_RESETHAND | SA_RESTART;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+}
+
+void stop_catch_usr1(void)
+{
+    struct sigaction action = { .sa_handler = ask, .sa_flags = (int)SA_RESETHAND | SA_RESTART };
+
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGUSR1, &action, NULL);
 }
 
 int stop_asked(void)

@@ -8,7 +8,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from . import _arrays, _forebay
 from ._ahead import AGAIN, END, SLICE_S, Ahead
@@ -16,7 +16,7 @@ from ._settings import config_of, json_text, key_of, parse_size, setting_text, s
 
 TYPE_CHECKING = False  # typing alone takes longer to import than all of this
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
 _open_loaders: weakref.WeakSet[Loader] = weakref.WeakSet()
@@ -189,13 +189,21 @@ class Loader:
         return _from_json(self._native.state_save())
 
     def load_state_dict(self, state: Mapping[str, Any] | Iterable[Mapping[str, Any]]) -> None:
-        """Let the next `iter()` go on exactly behind it.
+        """Let the next `iter()` go on exactly after it.
 
         Takes this rank's state, that of any rank if they were in step, or a list of all ranks'; the
         number of ranks and workers may have changed. A state of an epoch's end means that epoch is
         finished: the next `iter()` is the one after it.
         """
-        states = [state] if isinstance(state, Mapping) else list(state)
+        states = [state] if isinstance(state, Mapping) else state
+        if not isinstance(states, Iterable) or isinstance(states, (str, bytes)):
+            raise TypeError("load_state_dict wants the dict that state_dict() returned, or a list "
+                            f"of the dicts of all ranks, not {state!r:.80}")
+        states = list(states)
+        for one in states:
+            if not isinstance(one, Mapping):
+                raise TypeError("load_state_dict wants dicts that state_dict() returned; "
+                                f"one of the list is {one!r:.80}")
         texts = tuple(json_text(one) for one in states)
         self._leave()
         self._native.state_load(texts)

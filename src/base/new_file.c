@@ -142,6 +142,45 @@ void fb_new_file_give_up(struct fb_new_file *file)
         unlink(file->temporary);
 }
 
+/* The rename itself is on the disk only when the folder is. */
+static void folder_sync(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    int fd;
+
+    snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
+}
+
+int fb_file_write(const char *path, const char *text, forebay_error *error)
+{
+    struct fb_new_file file = { .bytes = 0 };
+    int status, length = snprintf(file.path, sizeof(file.path), "%s", path);
+
+    if (length < 0 || (size_t)length >= sizeof(file.path) - 32)
+        return too_long(path, error);
+    snprintf(file.temporary, sizeof(file.temporary), "%.*s.tmp%ld", length, path, (long)getpid());
+    file.fd = open(file.temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file.fd < 0)
+        return fb_fail_errno(error, FOREBAY_IO, "cannot write '%s'", path);
+    status = fb_new_file_put(&file, text, strlen(text), error);
+    if (!status && fsync(file.fd) != 0 && errno != EINVAL)
+        status = write_failed(&file, error);
+    if (status) {
+        fb_new_file_give_up(&file);
+        return status;
+    }
+    status = fb_new_file_commit(&file, &(bool){ false }, error);
+    if (!status)
+        folder_sync(path);
+    return status;
+}
+
 int fb_folder_make(const char *path, forebay_error *error)
 {
     char part[PATH_MAX];

@@ -26,6 +26,10 @@ int fb_new_file_commit(struct fb_new_file *file, bool *kept, forebay_error *erro
 /* Leave no trace of it. Also after a failed put; not after commit. */
 void fb_new_file_give_up(struct fb_new_file *file);
 
+/* Write a small file at once: whole on the disk under its name (fsync, rename), or the one that was
+ * there stays. */
+int fb_file_write(const char *path, const char *text, forebay_error *error);
+
 /* Make a folder and its parents. */
 int fb_folder_make(const char *path, forebay_error *error);
 #endif

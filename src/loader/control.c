@@ -1,11 +1,11 @@
 /* control.c -- batches, state, live settings and statistics of an open loader. */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/new_file.h"
 #include "base/size.h"
 #include "cache/cache.h"
 #include "loader/loader.h"
@@ -39,18 +39,6 @@ static int state_path(const forebay_loader *loader, char *path, size_t size, for
     return status;
 }
 
-static int write_text(const char *path, const char *text, forebay_error *error)
-{
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    ssize_t length = (ssize_t)strlen(text);
-    bool good = fd >= 0 && write(fd, text, (size_t)length) == length;
-
-    if (fd >= 0)
-        good = close(fd) == 0 && good;
-    return good ? FOREBAY_OK
-                : fb_fail_errno(error, FOREBAY_IO, "cannot write the state to '%s'", path);
-}
-
 /* An alarm asked for it: save the state behind the last batch, and say where. */
 static int stop_with_state(const forebay_loader *loader, const char *alarm, forebay_error *error)
 {
@@ -61,7 +49,7 @@ static int stop_with_state(const forebay_loader *loader, const char *alarm, fore
     if (!status)
         status = forebay_state_save(loader, state, &saving);
     if (!status)
-        status = write_text(path, state, &saving);
+        status = fb_file_write(path, state, &saving);
     if (status)
         return fb_fail(error, FOREBAY_STOPPED, "stopped by an alarm: %s; the state could not be "
                        "saved: %.300s", alarm, saving.message);
@@ -153,6 +141,14 @@ int forebay_state_save(const forebay_loader *loader, char text[FOREBAY_STATE_BYT
     return fb_order_save(loader->order, at, local, text, FOREBAY_STATE_BYTES, error);
 }
 
+static bool any_is_old(const char *const *texts, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (fb_order_state_is_old(texts[i]))
+            return true;
+    return false;
+}
+
 int forebay_state_load(forebay_loader *loader, const char *const *texts, size_t count,
                        forebay_error *error)
 {
@@ -164,6 +160,9 @@ int forebay_state_load(forebay_loader *loader, const char *const *texts, size_t 
         status = fb_order_load(loader->order, texts, count, &at, &repeated, error);
     if (status)
         return status;
+    if (any_is_old(texts, count))
+        fb_warn(&loader->log, "the state is of an older forebay and does not say which data it "
+                "belongs to: only the number of samples and the order were compared");
     if (repeated)
         fb_warn(&loader->log, "the ranks' states were out of step: %" PRIu64
                 " samples of this epoch will be repeated", repeated);

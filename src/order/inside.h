@@ -181,6 +181,7 @@ struct fb_order {
     float (*length_of)(const void *data, uint64_t sample);
     const void *length_data;
     uint64_t hash;  /* of everything the order depends on but seed and samples */
+    uint64_t fingerprint; /* of the data; 0: not known */
     char text[128]; /* the order's parameters for people */
 };
 

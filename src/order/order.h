@@ -55,6 +55,7 @@ struct fb_order_options {
     uint64_t bucket_batch;         /* samples in a batch: those of like length share one; 0: no */
     float (*length)(const void *data, uint64_t sample); /* for that; any thread */
     const void *length_data;
+    uint64_t fingerprint;          /* of the data, as in struct fb_source: states carry it */
     struct fb_ranks ranks;
 };
 
@@ -123,8 +124,9 @@ uint64_t fb_order_next_use(const struct fb_order *order, uint64_t first, uint64_
 /* Epochs, the present one among them, that fb_order_next_use looks at; 0: it knows nothing. */
 uint64_t fb_order_horizon(const struct fb_order *order);
 
-/* State: everything needed to go on behind `local` positions of stretch `at`, as one line of JSON
- * (seed, epoch, global position, world, length, and the order's parameters as a hash). */
+/* State: everything needed to go on after `local` positions of stretch `at`, as one line of JSON
+ * (seed, epoch, global position, world, length, hashes of the order's parameters and of the data's
+ * relative names and sizes, and a checksum of all of it). */
 int fb_order_save(const struct fb_order *order, struct fb_cursor at, uint64_t local, char *text,
                   size_t size, forebay_error *error);
 /* From the states of one or more ranks: the smallest position counts; *repeated says how many
@@ -133,4 +135,6 @@ int fb_order_save(const struct fb_order *order, struct fb_cursor at, uint64_t lo
  * finished gives the next epoch's beginning. */
 int fb_order_load(const struct fb_order *order, const char *const *texts, size_t count,
                   struct fb_cursor *at, uint64_t *repeated, forebay_error *error);
+/* Was it saved by a forebay that did not write yet which data it belongs to? */
+bool fb_order_state_is_old(const char *text);
 #endif

@@ -11,7 +11,7 @@
 #include "base/size.h"
 #include "order/inside.h"
 
-#define STATE_VERSION 1
+#define STATE_VERSION 2 /* 1 had neither "data" nor "sum" */
 #define MOST_TEXT 4096
 typedef unsigned long long llu; /* for messages */
 
@@ -22,27 +22,55 @@ struct state {
     int ends;
 };
 
+/* All of a state but "sum" itself. */
+static uint64_t state_sum(const json_t *root)
+{
+    static const char *const keys[] = { "forebay_state", "seed",     "samples", "length", "order",
+                                        "check",         "data",     "epoch",   "start",  "position",
+                                        "ranks",         "world",    "nodes",   "ends" };
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const json_t *value = json_object_get(root, keys[i]);
+
+        sum = fb_mix2(sum, (uint64_t)json_integer_value(value));
+        for (const char *at = json_is_string(value) ? json_string_value(value) : ""; *at; at++)
+            sum = fb_mix2(sum, (unsigned char)*at);
+    }
+    return sum;
+}
+
+static int hex_set(json_t *root, const char *name, uint64_t value)
+{
+    char text[24];
+
+    snprintf(text, sizeof(text), "%016llx", (llu)value);
+    return json_object_set_new(root, name, json_string(text));
+}
+
 int fb_order_save(const struct fb_order *order, struct fb_cursor at, uint64_t local, char *text,
                   size_t size, forebay_error *error)
 {
-    char seed[24], check[24];
+    char seed[24];
     json_t *root;
     size_t length;
 
     if (local > fb_order_count(order, at))
-        return fb_fail(error, FOREBAY_BAD_USE, "a state behind %llu positions of %llu", (llu)local,
+        return fb_fail(error, FOREBAY_BAD_USE, "a state after %llu positions of %llu", (llu)local,
                        (llu)fb_order_count(order, at));
     snprintf(seed, sizeof(seed), "%llu", (llu)order->seed); /* 64 bits: more than a JSON integer */
-    snprintf(check, sizeof(check), "%016llx", (llu)order->hash);
-    root = json_pack("{si ss sI sI ss ss sI sI sI sI sI sI ss}", "forebay_state", STATE_VERSION,
+    root = json_pack("{si ss sI sI ss sI sI sI sI sI sI ss}", "forebay_state", STATE_VERSION,
                      "seed", seed, "samples", (json_int_t)order->samples, "length",
-                     (json_int_t)order->length, "order", order->text, "check", check, "epoch",
+                     (json_int_t)order->length, "order", order->text, "epoch",
                      (json_int_t)at.epoch, "start", (json_int_t)at.start, "position",
                      (json_int_t)(at.start + local * order->ranks.world), "ranks",
                      (json_int_t)order->ranks.world, "world", (json_int_t)at.world, "nodes",
                      (json_int_t)at.nodes, "ends", order->ends == FB_ENDS_PAD ? "pad" : "drop");
-    if (!root)
+    if (!root || hex_set(root, "check", order->hash) || hex_set(root, "data", order->fingerprint) ||
+        hex_set(root, "sum", state_sum(root))) {
+        json_decref(root);
         return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for a state");
+    }
     length = json_dumpb(root, text, size, JSON_COMPACT);
     json_decref(root);
     if (!length)
@@ -83,10 +111,10 @@ static int check_same(const struct fb_order *order, const json_t *root, forebay_
     uint64_t samples = 0, length = 0, version = 0;
     int status = number_get(root, "forebay_state", UINT64_MAX, &version, error);
 
-    if (!status && version != STATE_VERSION)
+    if (!status && (version < 1 || version > STATE_VERSION))
         return fb_fail(error, FOREBAY_BAD_STATE,
-                       "the state is of version %llu, this forebay reads version %d", (llu)version,
-                       STATE_VERSION);
+                       "the state is of version %llu, this forebay reads versions 1 to %d",
+                       (llu)version, STATE_VERSION);
     if (!status)
         status = number_get(root, "samples", UINT64_MAX, &samples, error);
     if (!status)
@@ -115,7 +143,27 @@ static int check_same(const struct fb_order *order, const json_t *root, forebay_
         return fb_fail(error, FOREBAY_BAD_STATE,
                        "the sequences, the subset's or the weights' file are not those that the "
                        "state was saved with");
+    snprintf(own, sizeof(own), "%016llx", (llu)order->fingerprint);
+    if (version > 1 && order->fingerprint && strcmp(text_get(root, "data"), own) != 0)
+        return fb_fail(error, FOREBAY_BAD_STATE,
+                       "the state was saved with other data: the source has as many samples, but the "
+                       "names or sizes of its files differ (fingerprint %.16s then, %s now)",
+                       text_get(root, "data"), own);
     return FOREBAY_OK;
+}
+
+/* A state that was edited, or cut and mended, is not gone on from. */
+static int check_sum(const json_t *root, forebay_error *error)
+{
+    char own[24];
+
+    if (json_integer_value(json_object_get(root, "forebay_state")) < 2)
+        return FOREBAY_OK;
+    snprintf(own, sizeof(own), "%016llx", (llu)state_sum(root));
+    if (strcmp(text_get(root, "sum"), own) == 0)
+        return FOREBAY_OK;
+    return fb_fail(error, FOREBAY_BAD_STATE, "the state is damaged: its checksum is \"%.16s\", and "
+                   "what it holds has %s; use an earlier state", text_get(root, "sum"), own);
 }
 
 static int parse_numbers(const struct fb_order *order, const json_t *root, struct state *state,
@@ -150,7 +198,8 @@ static int check_numbers(const struct fb_order *order, const struct state *state
 {
     uint64_t done;
 
-    if (!state->ranks || state->position < state->start)
+    if (!state->ranks || state->position < state->start || !state->world || !state->nodes ||
+        state->nodes > state->world)
         goto damaged;
     done = state->position - state->start;
     if (done % state->ranks != 0 ||
@@ -196,8 +245,19 @@ static int state_parse(const struct fb_order *order, const char *text, struct st
         status = parse_numbers(order, root, state, error);
     if (!status)
         status = check_numbers(order, state, error);
+    if (!status)
+        status = check_sum(root, error);
     json_decref(root);
     return status;
+}
+
+bool fb_order_state_is_old(const char *text)
+{
+    json_t *root = json_loadb(text, strnlen(text, MOST_TEXT), 0, NULL);
+    bool old = json_integer_value(json_object_get(root, "forebay_state")) == 1;
+
+    json_decref(root);
+    return old;
 }
 
 static uint64_t local_of(const struct state *state)

@@ -261,6 +261,35 @@ static void a_changed_file_is_seen(void **state)
     }
 }
 
+static void a_state_of_other_data_is_refused_and_an_old_one_taken(void **state)
+{
+    struct setting setting;
+    struct fb_order *order, *another;
+    char text[TEXT], old[TEXT * 2];
+    const char *states[] = { old };
+    struct fb_cursor at;
+    forebay_error error;
+
+    (void)state;
+    setting_init(&setting, SHUFFLED, 100);
+    setting.options.fingerprint = 11;
+    order = order_open(&setting, 0, 2);
+    fb_order_save(order, fb_order_begin(order, 1), 5, text, TEXT, &error);
+    setting.options.fingerprint = 12;
+    another = order_open(&setting, 0, 2);
+    expect_bad_state(another, text, "names or sizes of its files differ");
+    assert_false(fb_order_state_is_old(text));
+
+    replaced(text, "\"forebay_state\":2", "\"forebay_state\":1", old);
+    assert_true(fb_order_state_is_old(old));
+    assert_int_equal(fb_order_load(another, states, 1, &at, NULL, &error), 0);
+    assert_true(at.epoch == 1 && at.start == 10);
+    assert_false(fb_order_state_is_old("{"));
+    fb_order_close(another);
+    fb_order_close(order);
+    setting_release(&setting);
+}
+
 static void damaged_states_are_refused(void **state)
 {
     static const char *const edits[][3] = {
@@ -281,8 +310,15 @@ static void damaged_states_are_refused(void **state)
         { "\"ends\":\"pad\"", "\"ends\":\"pod\"", "pad nor drop" },
         { "\"ends\":\"pad\"", "\"ends\":[]", "pad nor drop" },
         { "\"seed\":\"42\"", "\"seed\":42", "order.seed" },
-        { "\"forebay_state\":1", "\"forebay_state\":2", "version 2" },
-        { "\"forebay_state\":1", "\"forebay\":1", "not ours" },
+        { "\"forebay_state\":2", "\"forebay_state\":3", "version 3" },
+        { "\"forebay_state\":2", "\"forebay_state\":0", "version 0" },
+        { "\"forebay_state\":2", "\"forebay\":2", "not ours" },
+        { "\"nodes\":2", "\"nodes\":3", "damaged" },
+        { "\"epoch\":1", "\"epoch\":2", "checksum" },
+        { "\"position\":10", "\"position\":12", "checksum" },
+        { "\"sum\":\"", "\"sum\":\"0", "checksum" },
+        { "\"sum\":", "\"some\":", "checksum" },
+        { "\"data\":\"0", "\"data\":\"1", "checksum" },
     };
     struct setting setting;
     struct fb_order *order;
@@ -367,6 +403,7 @@ int main(void)
         cmocka_unit_test(ranks_out_of_step_go_on_from_the_last_and_say_what_is_repeated),
         cmocka_unit_test(states_of_other_orders_are_refused_by_what_differs),
         cmocka_unit_test(a_changed_file_is_seen),
+        cmocka_unit_test(a_state_of_other_data_is_refused_and_an_old_one_taken),
         cmocka_unit_test(damaged_states_are_refused),
         cmocka_unit_test(states_of_different_runs_do_not_go_together),
         cmocka_unit_test(a_state_that_does_not_fit_its_buffer_is_an_error),

@@ -381,6 +381,7 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
         .bucket_batch = config->source_buckets ? config->batch_size.value : 0,
         .length = length_of,
         .length_data = source,
+        .fingerprint = source->fingerprint,
         .ranks = *ranks,
     };
     options->block = !config->order_block.is_auto ? fb_max(1, config->order_block.value)

@@ -72,6 +72,43 @@ uint64_t fb_files_hash(const struct fb_files *files, uint64_t seed)
     return hash;
 }
 
+/* Bytes of the folder that all files have in common. */
+static size_t common_folder(const struct fb_files *files)
+{
+    const char *first = files->count ? fb_files_folder(files, 0) : "";
+    size_t common = strlen(first);
+
+    for (uint64_t i = 1; i < files->count; i++) {
+        const char *folder = fb_files_folder(files, i);
+        size_t same = 0;
+
+        if (files->file[i].folder == files->file[i - 1].folder)
+            continue;
+        while (same < common && folder[same] == first[same])
+            same++;
+        common = same;
+    }
+    while (common && first[common - 1] != '/')
+        common--;
+    return common;
+}
+
+uint64_t fb_files_fingerprint(const struct fb_files *files, uint64_t seed)
+{
+    size_t common = common_folder(files);
+    uint64_t hash = fb_mix2(seed, files->count);
+
+    for (uint64_t i = 0; i < files->count; i++) {
+        const struct fb_file *file = &files->file[i];
+
+        if (i == 0 || file->folder != file[-1].folder)
+            hash = hash_text(hash, fb_files_folder(files, i) + common);
+        hash = hash_text(hash, fb_files_name(files, i));
+        hash = fb_mix2(hash, file->bytes);
+    }
+    return hash;
+}
+
 static int compare_folders(const void *a, const void *b, const void *data)
 {
     return fb_natural_compare(folder_name(data, *(const uint32_t *)a),

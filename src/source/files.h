@@ -51,4 +51,7 @@ void fb_files_place(const struct fb_files *files, uint64_t number, char *text, s
 void fb_files_path(const struct fb_files *files, uint64_t number, char *path, size_t size);
 /* Depends on every path, size and time of change. */
 uint64_t fb_files_hash(const struct fb_files *files, uint64_t seed);
+/* Depends on every size, name and folder, folders taken from the one that all have in common: the
+ * same for a copy somewhere else. */
+uint64_t fb_files_fingerprint(const struct fb_files *files, uint64_t seed);
 #endif

@@ -415,6 +415,15 @@ int fb_series_read(const struct fb_series_set *set, uint64_t unit, uint64_t firs
     return status;
 }
 
+uint64_t fb_series_fingerprint(const struct fb_series_set *set)
+{
+    uint64_t hash = set->field_count;
+
+    for (unsigned f = 0; f < set->field_count; f++)
+        hash = fb_files_fingerprint(&set->fields[f].files, hash);
+    return hash;
+}
+
 uint64_t fb_series_hash(const struct fb_series_set *set)
 {
     uint64_t hash = set->field_count;

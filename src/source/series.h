@@ -73,4 +73,6 @@ int fb_series_read(const struct fb_series_set *set, uint64_t unit, uint64_t firs
                    void *to, struct fb_reader *reader, forebay_error *error);
 void fb_series_place(const struct fb_series_set *set, uint64_t unit, char *text, size_t size);
 uint64_t fb_series_hash(const struct fb_series_set *set);
+/* Depends on relative names and sizes only: see fingerprint in source.h. */
+uint64_t fb_series_fingerprint(const struct fb_series_set *set);
 #endif

@@ -200,6 +200,8 @@ struct fb_source {
     const uint64_t *group_ends; /* group g is samples [ends[g-1], ends[g]); owned by the source */
     uint64_t broken_count;      /* units known to be broken at open */
     uint64_t identity;          /* hash of sorted paths, sizes, mtimes and decode options */
+    uint64_t fingerprint;       /* hash of sorted relative names and sizes: a copy has the same. A
+                                 * saved state carries it; 0: not known, any state is taken */
 };
 
 /* Open the source of config->source_kind. */

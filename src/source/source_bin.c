@@ -263,6 +263,7 @@ static void describe(struct bin_source *bin, const struct fb_config *config)
     bin->base.raw = true;
     bin->base.identity = fb_files_hash(
         &bin->files, fb_mix2(FB_KIND_BIN, fb_mix2(config->source_dtype, bin->row_bytes)));
+    bin->base.fingerprint = fb_files_fingerprint(&bin->files, FB_KIND_BIN);
 }
 
 static int bin_open(struct fb_source **out, const struct fb_config *config,

@@ -192,7 +192,7 @@ static void describe(struct npy_source *npy, bool lengths)
     bool plain = true, deflated = false;
 
     base->uniform = true;
-    base->identity = fb_mix2(FB_KIND_NPY, base->field_count);
+    base->identity = base->fingerprint = fb_mix2(FB_KIND_NPY, base->field_count);
     for (unsigned i = 0; i < base->field_count; i++) {
         const struct fb_npy_index *index = &npy->fields[i].index;
 
@@ -204,8 +204,10 @@ static void describe(struct npy_source *npy, bool lengths)
         turned_bytes = fb_max(turned_bytes, index->turned_bytes);
         plain &= !index->turned && !index->swapped;
         deflated |= index->deflated;
-        if (i == 0 || !npy->zipped)
-            base->identity = fb_files_hash(index->files, base->identity);
+        if (i > 0 && npy->zipped)
+            continue;
+        base->identity = fb_files_hash(index->files, base->identity);
+        base->fingerprint = fb_files_fingerprint(index->files, base->fingerprint);
     }
     base->sample_count = npy->fields[0].index.files->count;
     base->unit_count = base->sample_count * base->field_count;

@@ -162,6 +162,7 @@ static void describe_source(struct windows_source *windows)
                 fb_max(base->scratch_bytes, fb_max(SCRATCH_BYTES, set->fields[f].row_bytes));
     }
     base->identity = hash;
+    base->fingerprint = fb_series_fingerprint(set);
 }
 
 /* ---- Open ---- */

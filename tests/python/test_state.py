@@ -147,3 +147,9 @@ def test_workers_and_prefetch_change_without_changing_the_order(shuffled, epochs
             assert result["workers"]["new"] == 1 + number % 3
             assert set(result) == {"workers", "prefetch"}
         assert taken == epochs[0]
+
+
+@pytest.mark.parametrize("state", (None, 7, "text", [None], ["text"]))
+def test_what_is_no_state_is_refused_with_what_is_wanted(shuffled, state):
+    with forebay.Loader(shuffled) as loader, pytest.raises(TypeError, match="state_dict()"):
+        loader.load_state_dict(state)

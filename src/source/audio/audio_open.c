@@ -327,8 +327,15 @@ static void describe(struct opening *opening)
     base->scratch_bytes = FB_AUDIO_SCRATCH_BYTES;
     base->library_bytes = FB_AUDIO_LIBRARY_BYTES;
     base->identity = fb_files_hash(&audio->files, fb_mix2(FB_KIND_AUDIO, audio->rate));
-    for (uint64_t i = 0; i < base->sample_count; i++)
-        base->identity = fb_mix2(base->identity, fb_audio_at(audio, i)->hash);
+    base->fingerprint = fb_mix2(FB_KIND_AUDIO, base->sample_count);
+    for (uint64_t i = 0; i < base->sample_count; i++) {
+        const struct fb_audio_utterance *utterance = fb_audio_at(audio, i);
+
+        base->identity = fb_mix2(base->identity, utterance->hash);
+        /* A copied manifest may name other folders: what stays is how long each utterance is. */
+        base->fingerprint = fb_mix2(base->fingerprint,
+                                    (uint64_t)(1e6 * fmax(0, (double)utterance->seconds)));
+    }
     for (unsigned f = 1; f < base->field_count; f++)
         base->identity = fb_mix2(
             base->identity, fb_manifest_hash(audio->fields[f].name, strlen(audio->fields[f].name)));

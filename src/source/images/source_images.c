@@ -279,6 +279,7 @@ static void describe(struct images_source *images)
     base->raw = images->pictures.encoded;
     base->uniform = images->pictures.options.width != 0;
     base->identity = fb_files_hash(&images->list.files, fb_pictures_hash(&images->pictures));
+    base->fingerprint = fb_files_fingerprint(&images->list.files, FB_KIND_IMAGES);
 }
 
 static int images_open(struct fb_source **out, const struct fb_config *config,

@@ -116,6 +116,7 @@ static void describe_source(struct table_source *self)
     base->rows_alone = base->sliced = base->uniform = true;
     base->block_samples = self->table.block_rows;
     base->identity = self->table.identity;
+    base->fingerprint = fb_table_fingerprint(&self->table);
 }
 
 static int table_open(struct fb_source **out, const struct fb_config *config,

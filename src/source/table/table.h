@@ -60,6 +60,8 @@ struct fb_table {
 int fb_table_find(struct fb_table *table, const struct fb_config *config, struct fb_budget *budget,
                   const struct fb_log *log, forebay_error *error);
 void fb_table_release(struct fb_table *table);
+/* Depends on the names and sizes of the shards only: see fingerprint in source.h. */
+uint64_t fb_table_fingerprint(const struct fb_table *table);
 /* Only the shards' paths; what there was when it fails, release gives back. */
 int fb_table_find_shards(struct fb_table *table, const struct fb_config *config,
                          forebay_error *error);

@@ -455,6 +455,19 @@ static uint64_t hash_table(const struct fb_table *table)
     return hash;
 }
 
+uint64_t fb_table_fingerprint(const struct fb_table *table)
+{
+    uint64_t hash = fb_mix2(FB_KIND_TABLE, table->shard_count);
+
+    for (uint64_t i = 0; i < table->shard_count; i++) {
+        const char *slash = strrchr(table->shards[i].path, '/');
+
+        hash = hash_text(hash, slash ? slash + 1 : table->shards[i].path);
+        hash = fb_mix2(hash, table->shards[i].bytes);
+    }
+    return hash;
+}
+
 static int look_at_all(struct fb_table *table, const struct fb_config *config,
                        const struct fb_log *log, forebay_error *error)
 {

@@ -395,6 +395,7 @@ static bool describe(struct made_source *self)
     base->rows_alone = inner->rows_alone && !is_sequence(self);
     base->raw = inner->raw && is_sequence(self);
     base->shared_units = is_sequence(self) && self->made.length > self->made.stride;
+    base->fingerprint = inner->fingerprint;
     base->identity = fb_mix2(inner->identity,
                              fb_mix2(self->made.each, fb_mix2(self->made.length,
                                                               self->made.stride)));

@@ -476,6 +476,7 @@ static void describe(struct fb_tar_source *tar)
     base->raw = !tar->chunks;
     base->rows_alone = tar->made.each == FB_TAR_EACH_WINDOW || tar->made.each == FB_TAR_EACH_ROW;
     base->identity = fb_files_hash(&tar->files, fb_mix2(FB_KIND_TAR, tar->rate));
+    base->fingerprint = fb_files_fingerprint(&tar->files, FB_KIND_TAR);
     if (tar->pictures)
         base->identity = fb_mix2(base->identity, fb_pictures_hash(tar->pictures));
     for (unsigned f = 0; f < base->field_count; f++) {
