@@ -5,7 +5,7 @@ set -eu
 cd "$(dirname "$0")/.."
 
 run_packages="gcc libc6-dev make meson ninja-build pkg-config scdoc liburing-dev libyaml-dev
-    libjansson-dev libjpeg-dev libspng-dev libsndfile1-dev libflac-dev libarchive-dev libsoxr-dev
+    libjansson-dev libjpeg-dev libspng-dev libsndfile1-dev libmpg123-dev libflac-dev libarchive-dev libsoxr-dev
     libzstd-dev zlib1g-dev libncurses-dev libmicrohttpd-dev ocl-icd-opencl-dev opencl-headers"
 test_packages="clang libclang-rt-14-dev llvm libcmocka-dev pocl-opencl-icd python3-venv python3-dev
     tmux slurmctld slurmd slurm-client openmpi-bin"

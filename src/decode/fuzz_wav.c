@@ -1,4 +1,4 @@
-/* Any bytes as a sound: WAV, FLAC and the check that stands before libvorbis. What libsndfile would
+/* Any bytes as a sound: WAV, FLAC, MP3 and the check that stands before libvorbis. What libsndfile would
  * be given is its own fuzzers' matter, so only our part of it is tried. */
 #include <string.h>
 
@@ -28,7 +28,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct fb_sound sound;
     forebay_error error;
 
-    if (size >= 4 && memcmp(data, "RIFF", 4) != 0 && memcmp(data, "fLaC", 4) != 0) {
+    if (size >= 4 && memcmp(data, "RIFF", 4) != 0 && memcmp(data, "fLaC", 4) != 0 &&
+        data[0] != 0xff) {
         fb_vorbis_check(&input, work, &error);
         return 0;
     }

@@ -5,24 +5,16 @@
 #include "base/size.h"
 #include "decode/sound_inside.h"
 
-#define WINDOW_BYTES (FB_SOUND_READ_BYTES / 2) /* the other half is for decoded frames */
-
-struct virtual_file {
-    const struct fb_input *input;
-    uint8_t *window;
-    uint64_t from, have, at;
-    int status; /* of a read that failed; `error` has the words */
-    forebay_error *error;
-};
+#define WINDOW_BYTES FB_SOUND_WINDOW_BYTES
 
 static sf_count_t file_bytes(void *data)
 {
-    return (sf_count_t)((struct virtual_file *)data)->input->bytes;
+    return (sf_count_t)((struct fb_sound_file *)data)->input->bytes;
 }
 
 static sf_count_t file_seek(sf_count_t offset, int whence, void *data)
 {
-    struct virtual_file *file = data;
+    struct fb_sound_file *file = data;
     sf_count_t from = whence == SEEK_SET   ? 0
                       : whence == SEEK_CUR ? (sf_count_t)file->at
                                            : file_bytes(data);
@@ -34,33 +26,9 @@ static sf_count_t file_seek(sf_count_t offset, int whence, void *data)
     return to;
 }
 
-static bool fill(struct virtual_file *file)
-{
-    if (file->at >= file->from && file->at < file->from + file->have)
-        return true;
-    if (file->status || file->at >= file->input->bytes)
-        return false;
-    file->from = file->at;
-    file->have = fb_min(WINDOW_BYTES, file->input->bytes - file->at);
-    file->status = fb_input_read(file->input, file->window, file->have, file->at, file->error);
-    if (file->status)
-        file->have = 0;
-    return !file->status;
-}
-
 static sf_count_t file_read(void *into, sf_count_t count, void *data)
 {
-    struct virtual_file *file = data;
-    sf_count_t done = 0;
-
-    while (done < count && fill(file)) {
-        uint64_t step = fb_min((uint64_t)(count - done), file->from + file->have - file->at);
-
-        memcpy((char *)into + done, file->window + (file->at - file->from), step);
-        file->at += step;
-        done += (sf_count_t)step;
-    }
-    return done;
+    return (sf_count_t)fb_sound_file_read(data, into, (uint64_t)count);
 }
 
 static sf_count_t file_write(const void *from, sf_count_t count, void *data)
@@ -73,12 +41,12 @@ static sf_count_t file_write(const void *from, sf_count_t count, void *data)
 
 static sf_count_t file_tell(void *data)
 {
-    return (sf_count_t)((struct virtual_file *)data)->at;
+    return (sf_count_t)((struct fb_sound_file *)data)->at;
 }
 
 static SF_VIRTUAL_IO io = { file_bytes, file_seek, file_read, file_write, file_tell };
 
-static int open_file(struct virtual_file *file, SNDFILE **out, SF_INFO *info)
+static int open_file(struct fb_sound_file *file, SNDFILE **out, SF_INFO *info)
 {
     *info = (SF_INFO){ .format = 0 };
     *out = sf_open_virtual(&io, SFM_READ, info, file);
@@ -92,7 +60,7 @@ static int open_file(struct virtual_file *file, SNDFILE **out, SF_INFO *info)
 int fb_sndfile_probe(struct fb_sound *sound, const struct fb_input *input, void *work,
                      forebay_error *error)
 {
-    struct virtual_file file = { .input = input, .window = work, .error = error };
+    struct fb_sound_file file = { .input = input, .window = work, .error = error };
     SNDFILE *opened;
     SF_INFO info;
     int status = fb_vorbis_check(input, work, error);
@@ -102,6 +70,10 @@ int fb_sndfile_probe(struct fb_sound *sound, const struct fb_input *input, void 
     if (status)
         return status;
     sf_close(opened);
+    if ((info.format & SF_FORMAT_TYPEMASK) == SF_FORMAT_MPEG) { /* its length is an estimate */
+        sound->format = FB_SOUND_MP3;
+        return fb_mp3_probe(sound, input, work, error);
+    }
     if (info.frames < 0 || info.frames == SF_COUNT_MAX || info.samplerate < 0 || info.channels < 0)
         return fb_fail(error, FOREBAY_BAD_DATA, "it does not say how long it is");
     sound->rate = (uint32_t)info.samplerate;
@@ -110,7 +82,7 @@ int fb_sndfile_probe(struct fb_sound *sound, const struct fb_input *input, void 
     return FOREBAY_OK;
 }
 
-static int read_frames(SNDFILE *opened, const struct fb_sound *sound, struct virtual_file *file,
+static int read_frames(SNDFILE *opened, const struct fb_sound *sound, struct fb_sound_file *file,
                        struct fb_sink *sink)
 {
     float *numbers = (float *)(void *)(file->window + WINDOW_BYTES);
@@ -140,7 +112,7 @@ static int read_frames(SNDFILE *opened, const struct fb_sound *sound, struct vir
 /* To frame `first`. Codecs whose frames hang together are decoded from the beginning: a seek does
  * not always give the same values (and near the end of a Vorbis file libsndfile 1.2 is frames off).
  */
-static int go_to(SNDFILE *opened, const SF_INFO *info, uint64_t first, struct virtual_file *file)
+static int go_to(SNDFILE *opened, const SF_INFO *info, uint64_t first, struct fb_sound_file *file)
 {
     int major = info->format & SF_FORMAT_TYPEMASK;
     float *numbers = (float *)(void *)(file->window + WINDOW_BYTES);
@@ -148,7 +120,7 @@ static int go_to(SNDFILE *opened, const SF_INFO *info, uint64_t first, struct vi
 
     if (first == 0)
         return FOREBAY_OK;
-    if (major != SF_FORMAT_OGG && major != SF_FORMAT_MPEG)
+    if (major != SF_FORMAT_OGG)
         done = sf_seek(opened, (sf_count_t)first, SEEK_SET) == (sf_count_t)first ? first : 0;
     while (done < first) {
         sf_count_t got = sf_readf_float(opened, numbers, (sf_count_t)fb_min(step, first - done));
@@ -166,7 +138,7 @@ static int go_to(SNDFILE *opened, const SF_INFO *info, uint64_t first, struct vi
 int fb_sndfile_read(const struct fb_sound *sound, const struct fb_input *input, uint64_t first,
                     struct fb_sink *sink, void *work, forebay_error *error)
 {
-    struct virtual_file file = { .input = input, .window = work, .error = error };
+    struct fb_sound_file file = { .input = input, .window = work, .error = error };
     SNDFILE *opened;
     SF_INFO info;
     int status = open_file(&file, &opened, &info);

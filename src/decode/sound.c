@@ -1,3 +1,4 @@
+/* sound.c -- which kind of sound an input is, its frames mixed to one channel, and another rate. */
 #include "decode/sound.h"
 
 #include <string.h>
@@ -20,6 +21,34 @@ int fb_sink_add(struct fb_sink *sink, uint64_t frames, forebay_error *error)
     return sink->full ? sink->full(sink, sink->piece, frames, error) : FOREBAY_OK;
 }
 
+static bool fill(struct fb_sound_file *file)
+{
+    if (file->at >= file->from && file->at < file->from + file->have)
+        return true;
+    if (file->status || file->at >= file->input->bytes)
+        return false;
+    file->from = file->at;
+    file->have = fb_min(FB_SOUND_WINDOW_BYTES, file->input->bytes - file->at);
+    file->status = fb_input_read(file->input, file->window, file->have, file->at, file->error);
+    if (file->status)
+        file->have = 0;
+    return !file->status;
+}
+
+uint64_t fb_sound_file_read(struct fb_sound_file *file, void *into, uint64_t count)
+{
+    uint64_t done = 0;
+
+    while (done < count && fill(file)) {
+        uint64_t step = fb_min(count - done, file->from + file->have - file->at);
+
+        memcpy((char *)into + done, file->window + (file->at - file->from), step);
+        file->at += step;
+        done += step;
+    }
+    return done;
+}
+
 void fb_sound_mix(float *to, const float *from, uint64_t frames, uint32_t channels)
 {
     for (uint64_t i = 0; i < frames; i++, from += channels) {
@@ -40,7 +69,13 @@ static bool is_known_to_others(const uint8_t *head)
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++)
         if (memcmp(head, marks[i], strlen(marks[i])) == 0)
             return true;
-    return head[0] == 0xff && (head[1] & 0xe6) == 0xe2; /* a frame of MPEG layer III */
+    return false;
+}
+
+/* A frame of MPEG layer III. */
+static bool is_mp3(const uint8_t *head)
+{
+    return head[0] == 0xff && (head[1] & 0xe6) == 0xe2;
 }
 
 static int check(const struct fb_sound *sound, forebay_error *error)
@@ -76,6 +111,9 @@ int fb_sound_probe(struct fb_sound *sound, const struct fb_input *input, void *w
     } else if (memcmp(head, "fLaC", 4) == 0) {
         found.format = FB_SOUND_FLAC;
         status = fb_flac_probe(&found, input, work, error);
+    } else if (is_mp3(head)) {
+        found.format = FB_SOUND_MP3;
+        status = fb_mp3_probe(&found, input, work, error);
     } else if (is_known_to_others(head)) {
         known = false;
     } else {
@@ -109,6 +147,8 @@ static int read_into(const struct fb_sound *sound, const struct fb_input *input,
         return fb_wav_read(sound, input, first, sink, work, error);
     case FB_SOUND_FLAC:
         return fb_flac_read(sound, input, first, sink, work, error);
+    case FB_SOUND_MP3:
+        return fb_mp3_read(sound, input, first, sink, work, error);
     case FB_SOUND_OTHER:
         break;
     }

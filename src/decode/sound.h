@@ -1,6 +1,7 @@
 /*
- * sound.h -- sound files to mono float32 in -1..1: WAV and FLAC directly, the rest (Ogg Vorbis and
- * Opus, MP3, AIFF, CAF, RF64, ...) through libsndfile; the same values as libsndfile's everywhere.
+ * sound.h -- sound files to mono float32 in -1..1: WAV and FLAC directly, MP3 through libmpg123, the
+ * rest (Ogg Vorbis and Opus, AIFF, CAF, RF64, ...) through libsndfile; the same values as libsndfile's
+ * everywhere. The length is counted, never estimated.
  *
  *     input ──fb_sound_probe──▶ rate, channels, frames ──fb_sound_read──▶ frames of mono floats
  *
@@ -22,7 +23,7 @@
 #define FB_SOUND_RATE_MAX 768000u
 #define FB_SOUND_CHANNELS_MAX 32u
 
-enum fb_sound_format { FB_SOUND_WAV, FB_SOUND_FLAC, FB_SOUND_OTHER };
+enum fb_sound_format { FB_SOUND_WAV, FB_SOUND_FLAC, FB_SOUND_MP3, FB_SOUND_OTHER };
 
 struct fb_sound {
     enum fb_sound_format format;

@@ -7,6 +7,19 @@
 #define FB_SOUND_READ_BYTES ((uint64_t)256 * 1024) /* of the input */
 #define FB_SOUND_PIECE_FRAMES ((uint64_t)8192)     /* on their way to be resampled */
 
+#define FB_SOUND_WINDOW_BYTES (FB_SOUND_READ_BYTES / 2) /* the other half: decoded frames */
+
+/* The input as a library reads it: from front to back, through a window. */
+struct fb_sound_file {
+    const struct fb_input *input;
+    uint8_t *window; /* FB_SOUND_WINDOW_BYTES */
+    uint64_t from, have, at;
+    int status; /* of a read that failed; `error` has the words */
+    forebay_error *error;
+};
+/* Up to `count` bytes from `at` on; returns how many there were. */
+uint64_t fb_sound_file_read(struct fb_sound_file *file, void *into, uint64_t count);
+
 /* Where decoded frames go: to their place, or in pieces through somebody's hands. */
 struct fb_sink {
     float *to;
@@ -32,6 +45,10 @@ int fb_flac_probe(struct fb_sound *sound, const struct fb_input *input, void *wo
                   forebay_error *error);
 int fb_flac_read(const struct fb_sound *sound, const struct fb_input *input, uint64_t first,
                  struct fb_sink *sink, void *work, forebay_error *error);
+int fb_mp3_probe(struct fb_sound *sound, const struct fb_input *input, void *work,
+                 forebay_error *error);
+int fb_mp3_read(const struct fb_sound *sound, const struct fb_input *input, uint64_t first,
+                struct fb_sink *sink, void *work, forebay_error *error);
 int fb_sndfile_probe(struct fb_sound *sound, const struct fb_input *input, void *work,
                      forebay_error *error);
 int fb_sndfile_read(const struct fb_sound *sound, const struct fb_input *input, uint64_t first,
