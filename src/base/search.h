@@ -5,7 +5,7 @@
 
 /* Of `count` stretches with these ends, rising: the one that has `value`, the first that ends behind
  * it; the last one if none does, 0 if there are none. With starts, give those from the second on. */
-static inline uint64_t fb_stretch_of(const uint64_t *ends, uint64_t count, uint64_t value)
+static inline uint64_t fb_range_of(const uint64_t *ends, uint64_t count, uint64_t value)
 {
     uint64_t low = 0, high = count ? count - 1 : 0;
 

@@ -260,7 +260,7 @@ static uint64_t first_byte(const struct fb_rack_map *map, uint32_t size)
 
 uint32_t fb_rack_size_at(const struct fb_rack_map *map, uint64_t page)
 {
-    return map->rack.rising ? (uint32_t)fb_stretch_of(map->rising.ends, map->rack.sizes, page)
+    return map->rack.rising ? (uint32_t)fb_range_of(map->rising.ends, map->rack.sizes, page)
                             : map->rack.size_of[page % FB_RACK_PAGES];
 }
 

@@ -236,7 +236,7 @@ int fb_picture_size(const struct fb_picture_options *options, const uint8_t *fil
 }
 
 struct scatter {
-    struct fb_view place;
+    struct fb_pixel_view place;
     uint32_t width;
     uint8_t *rgb;
 };

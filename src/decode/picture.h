@@ -23,7 +23,7 @@ struct fb_picture_options {
 /* A result that lies in the memory it was made in: pixels of four bytes. */
 struct fb_picture {
     const uint8_t *pixels;
-    struct fb_view view; /* as seen */
+    struct fb_pixel_view view; /* as seen */
     uint32_t *row;       /* room for a row, for fb_pixels_write */
 };
 

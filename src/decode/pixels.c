@@ -13,31 +13,31 @@
 #define CLONES
 #endif
 
-struct fb_view fb_view_oriented(unsigned orientation, uint32_t width, uint32_t height)
+struct fb_pixel_view fb_view_oriented(unsigned orientation, uint32_t width, uint32_t height)
 {
     int64_t w = width, h = height;
 
     switch (orientation) {
     case 2:
-        return (struct fb_view){ w - 1, w, -1 };
+        return (struct fb_pixel_view){ w - 1, w, -1 };
     case 3:
-        return (struct fb_view){ w * h - 1, -w, -1 };
+        return (struct fb_pixel_view){ w * h - 1, -w, -1 };
     case 4:
-        return (struct fb_view){ (h - 1) * w, -w, 1 };
+        return (struct fb_pixel_view){ (h - 1) * w, -w, 1 };
     case 5:
-        return (struct fb_view){ 0, 1, w };
+        return (struct fb_pixel_view){ 0, 1, w };
     case 6:
-        return (struct fb_view){ (h - 1) * w, 1, -w };
+        return (struct fb_pixel_view){ (h - 1) * w, 1, -w };
     case 7:
-        return (struct fb_view){ w * h - 1, -1, -w };
+        return (struct fb_pixel_view){ w * h - 1, -1, -w };
     case 8:
-        return (struct fb_view){ w - 1, -1, w };
+        return (struct fb_pixel_view){ w - 1, -1, w };
     default:
-        return (struct fb_view){ 0, w, 1 };
+        return (struct fb_pixel_view){ 0, w, 1 };
     }
 }
 
-struct fb_view fb_view_mirrored(struct fb_view view, uint32_t columns)
+struct fb_pixel_view fb_view_mirrored(struct fb_pixel_view view, uint32_t columns)
 {
     view.first += view.column_step * ((int64_t)columns - 1);
     view.column_step = -view.column_step;
@@ -84,7 +84,7 @@ void fb_pixel_style_init(struct fb_pixel_style *style, forebay_dtype dtype, bool
 
 /* ---- A row of the picture as seen, four bytes a pixel, one behind the other ---- */
 
-static const uint32_t *gather_row(const uint8_t *pixels, unsigned pixel_bytes, struct fb_view view,
+static const uint32_t *gather_row(const uint8_t *pixels, unsigned pixel_bytes, struct fb_pixel_view view,
                                   uint32_t y, uint32_t width, uint32_t *row)
 {
     const uint8_t *from = pixels + (view.first + (int64_t)y * view.row_step) * pixel_bytes;
@@ -155,7 +155,7 @@ CLONES static void row_bytes_planar(const uint32_t *row, uint32_t width, uint8_t
 }
 
 void fb_pixels_write(const struct fb_pixel_style *style, const uint8_t *pixels,
-                     unsigned pixel_bytes, struct fb_view view, uint32_t width, uint32_t height,
+                     unsigned pixel_bytes, struct fb_pixel_view view, uint32_t width, uint32_t height,
                      uint32_t *row, void *to)
 {
     uint64_t plane = (uint64_t)width * height, number = forebay_dtype_bytes(style->dtype);
@@ -179,7 +179,7 @@ void fb_pixels_write(const struct fb_pixel_style *style, const uint8_t *pixels,
     }
 }
 
-void fb_pixels_scatter(const uint8_t *rgbx, uint32_t pixels, struct fb_view place, uint32_t y,
+void fb_pixels_scatter(const uint8_t *rgbx, uint32_t pixels, struct fb_pixel_view place, uint32_t y,
                        uint8_t *rgb)
 {
     uint8_t *to = rgb + (place.first + (int64_t)y * place.row_step) * 3;

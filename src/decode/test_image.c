@@ -392,7 +392,7 @@ static void a_box_is_turned_with_its_picture(void **state)
     for (unsigned orientation = 1; orientation <= 8; orientation++) {
         bool turns = fb_orientation_turns(orientation);
         uint32_t wide = 60, high = 40, width = turns ? high : wide, height = turns ? wide : high;
-        struct fb_view view = fb_view_oriented(orientation, width, height);
+        struct fb_pixel_view view = fb_view_oriented(orientation, width, height);
         struct fb_box stored = fb_box_stored(seen, orientation, wide, high);
 
         for (uint32_t y = 0; y < high; y++)

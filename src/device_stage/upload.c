@@ -139,7 +139,7 @@ static void no_room_locked(struct fb_pipeline *pipeline, struct fb_batch *batch,
 {
     struct fb_upload *upload = pipeline->upload;
     uint64_t ahead = fb_max(1, count_locked(pipeline));
-    bool *said = now ? &upload->said_host : &upload->said_prefetch;
+    bool *said = now ? &upload->warned_host : &upload->warned_prefetch;
     bool first = !*said;
 
     *said = true;
@@ -227,7 +227,7 @@ static void lend_slot(struct fb_pipeline *pipeline, struct fb_batch *batch)
         batch->memory = NULL;
         batch->capacity = 0;
         batch->staging = (struct fb_staging){ .copied = NULL };
-        fb_relieve_locked(pipeline);
+        fb_memory_freed_locked(pipeline);
         pthread_cond_signal(&pipeline->work);
     }
     pthread_mutex_unlock(&pipeline->lock);

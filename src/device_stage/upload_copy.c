@@ -42,8 +42,8 @@ static void cache_plan(struct fb_upload *upload, struct fb_batch *batch)
         fb_upload_drop_chunk(upload, "the device has less than a tenth of its memory left");
     if (fb_device_cache_plan(cache, batch, &error)) {
         pthread_mutex_lock(upload->lock);
-        first = !upload->said_cache;
-        upload->said_cache = true;
+        first = !upload->warned_cache;
+        upload->warned_cache = true;
         pthread_mutex_unlock(upload->lock);
     }
     if (first)

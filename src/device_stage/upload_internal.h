@@ -28,7 +28,7 @@ struct fb_upload {
     /* Guarded by the pipeline's lock: */
     bool uploading, stopped;
     bool starved; /* no device memory for one more; cleared when a buffer comes back */
-    bool said_prefetch, said_host, said_pinned, said_cache;
+    bool warned_prefetch, warned_host, warned_pinned, warned_cache;
     uint64_t ahead;
     struct fb_device_buffer spare[FB_BUFFERS_FREE];
     unsigned spare_count;

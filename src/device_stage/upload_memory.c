@@ -30,8 +30,8 @@ int fb_upload_map(struct fb_upload *upload, struct fb_batch *batch, uint64_t byt
     }
     batch->memory = fb_map_reserved(bytes, error);
     pthread_mutex_lock(upload->lock);
-    said = upload->said_pinned;
-    upload->said_pinned = true;
+    said = upload->warned_pinned;
+    upload->warned_pinned = true;
     pthread_mutex_unlock(upload->lock);
     if (!said)
         fb_warn(upload->log, "device: %s; copies from such memory hold up the worker that starts "
@@ -187,8 +187,8 @@ bool fb_upload_drop_chunk(struct fb_upload *upload, const char *why)
     if (cache)
         memory = fb_device_cache_drop_locked(cache);
     if (memory) {
-        first = !upload->said_cache;
-        upload->said_cache = true;
+        first = !upload->warned_cache;
+        upload->warned_cache = true;
         left = cache->limit;
     }
     pthread_mutex_unlock(upload->lock);

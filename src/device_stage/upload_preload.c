@@ -7,13 +7,13 @@
 
 /* One batch made and copied, for what the cache keeps of it. A broken one is passed over: its turn
  * to be told of comes with its batch. NO_MEMORY: the device has no room for more. */
-static int preload_batch(struct fb_pipeline *pipeline, struct fb_hands *hands,
+static int preload_batch(struct fb_pipeline *pipeline, struct fb_worker_state *state,
                          struct fb_batch *batch, forebay_error *error)
 {
     struct fb_upload *upload = pipeline->upload;
     int status;
 
-    if (!fb_work_make(pipeline, hands, batch) || batch->shown.samples == 0)
+    if (!fb_work_make(pipeline, state, batch) || batch->shown.samples == 0)
         return FOREBAY_OK;
     status = fb_upload_start(upload, batch, error);
     if (status)
@@ -26,11 +26,11 @@ static int preload_batch(struct fb_pipeline *pipeline, struct fb_hands *hands,
     return FOREBAY_OK;
 }
 
-static int preload(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
+static int preload(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch,
                    forebay_error *error)
 {
     struct fb_device_cache *cache = pipeline->upload->cache;
-    struct fb_walk walk = fb_walk_begin(pipeline, fb_order_begin(pipeline->options.order, 0));
+    struct fb_epoch_walk walk = fb_epoch_walk_begin(pipeline, fb_order_begin(pipeline->options.order, 0));
     int status = FOREBAY_OK;
 
     for (; walk.first < walk.count && !status; walk.first += pipeline->batch_size) {
@@ -43,7 +43,7 @@ static int preload(struct fb_pipeline *pipeline, struct fb_hands *hands, struct 
         fb_batch_begin(batch, walk.at, walk.first, count);
         fb_order_samples(pipeline->options.order, walk.at, walk.first, count, batch->samples);
         if (fb_device_cache_wants(cache, batch->samples, count))
-            status = preload_batch(pipeline, hands, batch, error);
+            status = preload_batch(pipeline, state, batch, error);
         else if (cache->used >= cache->limit && !cache->source)
             break;
     }
@@ -56,7 +56,7 @@ static int preload(struct fb_pipeline *pipeline, struct fb_hands *hands, struct 
 int fb_upload_preload(struct fb_pipeline *pipeline, forebay_error *error)
 {
     struct fb_batch *batch;
-    struct fb_hands hands;
+    struct fb_worker_state state;
     int status;
 
     if (!pipeline->upload || !pipeline->upload->cache)
@@ -64,10 +64,10 @@ int fb_upload_preload(struct fb_pipeline *pipeline, forebay_error *error)
     batch = fb_slots_take(pipeline, error);
     if (!batch)
         return error->status;
-    status = fb_hands_init(&hands, pipeline, error);
+    status = fb_worker_state_init(&state, pipeline, error);
     if (!status) {
-        status = preload(pipeline, &hands, batch, error);
-        fb_hands_release(&hands, pipeline);
+        status = preload(pipeline, &state, batch, error);
+        fb_worker_state_release(&state, pipeline);
     }
     pthread_mutex_lock(&pipeline->lock);
     fb_slots_give_back_locked(pipeline, batch);

@@ -4,14 +4,14 @@
 #include <assert.h>
 
 #include "base/size.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 
 /* One epoch's order, made on the stack for one lookup or a run of them. */
 struct view {
     const struct fb_order *order;
     uint64_t epoch;
     struct fb_permutation shuffled;
-    struct fb_blocks_epoch blocks;
+    struct fb_block_shuffle_epoch blocks;
     struct fb_slices slices;
     uint64_t draws_key;
     uint64_t world;
@@ -81,7 +81,7 @@ static void view_init(struct view *view, const struct fb_order *order, struct fb
             fb_permutation_keyed(order->all, fb_order_key(order->seed, FB_KEY_SAMPLES, at.epoch));
         break;
     case FB_FORM_BLOCKS:
-        fb_blocks_begin(&view->blocks, &order->blocks, order->seed, at.epoch);
+        fb_block_shuffle_begin(&view->blocks, &order->blocks, order->seed, at.epoch);
         break;
     case FB_FORM_STICKY:
         slices = fb_order_slices(order, at.world, at.nodes);
@@ -142,7 +142,7 @@ static uint64_t plain_entry_at(const struct view *view, uint64_t position)
     case FB_FORM_GROUPS:
         return groups_entry(view, position);
     case FB_FORM_BLOCKS:
-        return fb_blocks_entry(&view->blocks, position);
+        return fb_block_shuffle_entry(&view->blocks, position);
     case FB_FORM_STICKY:
         return fb_slices_entry(&view->slices, position);
     case FB_FORM_DRAWS:
@@ -203,7 +203,7 @@ static uint64_t position_of(const struct view *view, uint64_t sample)
     case FB_FORM_GROUPS:
         return groups_position(view, entry);
     case FB_FORM_BLOCKS:
-        return fb_blocks_position(&view->blocks, entry);
+        return fb_block_shuffle_position(&view->blocks, entry);
     case FB_FORM_STICKY:
         return fb_slices_position(&view->slices, entry);
     case FB_FORM_DRAWS:

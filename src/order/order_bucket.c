@@ -14,7 +14,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 
 #define BATCHES 64     /* of each rank in a stretch */
 #define RANKS_KEPT 16u /* an epoch that so many ranks began can be gone on with by fewer */

@@ -17,7 +17,7 @@
 #include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 
 #define STEP 8 /* groups between two sums */
 
@@ -51,7 +51,7 @@ static uint64_t group_size(const struct fb_groups *groups, uint64_t group)
 /* The group that has `entry`: the first that ends behind it. */
 static uint64_t group_of(const struct fb_groups *groups, uint64_t entry)
 {
-    return fb_stretch_of(groups->ends, groups->count, entry);
+    return fb_range_of(groups->ends, groups->count, entry);
 }
 
 int fb_groups_open(struct fb_groups **out, uint64_t count, const uint64_t *ends, uint64_t seed,

@@ -4,7 +4,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 
 /* Tables of shuffled groups, at most: the epochs that next_use may look at, and one behind. */
 #define MOST_EPOCHS 16
@@ -245,7 +245,7 @@ static int open_form(struct fb_order *order, const struct fb_order_options *opti
     order->all = fb_permutation_make(order->entries, 0);
     order->hash = fb_mix2(order->subset.hash, order->draws.hash);
     if (order->form == FB_FORM_BLOCKS)
-        fb_blocks_init(&order->blocks, order->entries, options->block, options->window);
+        fb_block_shuffle_init(&order->blocks, order->entries, options->block, options->window);
     if (order->form == FB_FORM_GROUPS)
         status = open_groups(order, options, error);
     if (!status && options->bucket_batch) {

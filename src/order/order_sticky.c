@@ -7,7 +7,7 @@
  * slice; a permutation for each epoch and slice orders a slice.
  */
 #include "base/size.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 
 void fb_slices_begin(struct fb_slices *at, const struct fb_permutation *all, uint64_t world,
                      uint64_t slices, uint64_t seed, uint64_t epoch)

@@ -3,7 +3,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 #include "order/lines.h"
 
 #define WHAT "order.subset"

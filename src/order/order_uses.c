@@ -15,7 +15,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 
 #define WHAT "next uses of weighted draws"
 

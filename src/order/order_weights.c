@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "memory/block.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 #include "order/lines.h"
 
 #define WHAT "order.weights"

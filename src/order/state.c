@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "order/inside.h"
+#include "order/order_internal.h"
 
 #define STATE_VERSION 2 /* 1 had neither "data" nor "sum" */
 #define MOST_TEXT 4096

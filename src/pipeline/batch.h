@@ -2,7 +2,7 @@
  * batch.h -- one batch: its slot, its samples, what became of them.
  *
  *     free -> opening -> filling -> ready -> held -> free
- *                           '---------'---> free   (cancelled by a seek, or an error was told)
+ *                           '---------'---> free   (cancelled by a seek, or an error was returned)
  *
  * The slot (its memory) is mapped once and used for ever; only a batch that needs more gets a
  * larger one. Whoever opens, fills or seals a batch touches that batch alone; the counters that

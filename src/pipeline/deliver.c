@@ -85,9 +85,9 @@ int fb_pipeline_batch_read(const forebay_batch *shown, const forebay_field *fiel
  * is an error of this batch; the next call goes on behind it. */
 static void pass_over_locked(struct fb_pipeline *pipeline)
 {
-    uint64_t count = fb_min(pipeline->batch_size, pipeline->told.count - pipeline->told.first);
+    uint64_t count = fb_min(pipeline->batch_size, pipeline->delivered.count - pipeline->delivered.first);
 
-    pipeline->told.first += count;
+    pipeline->delivered.first += count;
     pipeline->open.first += count; /* the ring is empty: both stand at the same batch */
     pipeline->figures.failed++;
 }
@@ -101,7 +101,7 @@ static int fail_starved_locked(struct fb_pipeline *pipeline, forebay_error *erro
     fb_size_text(pipeline->starved_bytes, need);
     fb_size_text(budget.limit, limit);
     fb_size_text(budget.used, used);
-    fb_relieve_locked(pipeline); /* the next call tries again */
+    fb_memory_freed_locked(pipeline); /* the next call tries again */
     pthread_cond_signal(&pipeline->work);
     if (pipeline->held)
         return fb_fail(error, FOREBAY_HELD,
@@ -111,8 +111,8 @@ static int fail_starved_locked(struct fb_pipeline *pipeline, forebay_error *erro
                        pipeline->held == 1 ? " is" : "es are", limit, used, need);
     fb_fail(error, FOREBAY_OVER_BUDGET,
             "batch %" PRIu64 " of epoch %" PRIu64 " takes %s, but the budget is %s and %s of it is "
-            "in use; raise memory.budget or lower batch.size", pipeline->told.first /
-            pipeline->batch_size, pipeline->told.at.epoch, need, limit, used);
+            "in use; raise memory.budget or lower batch.size", pipeline->delivered.first /
+            pipeline->batch_size, pipeline->delivered.at.epoch, need, limit, used);
     pass_over_locked(pipeline);
     return FOREBAY_OVER_BUDGET;
 }
@@ -140,11 +140,11 @@ static int wait_head_locked(struct fb_pipeline *pipeline, uint64_t deadline_ns,
         if (empty && pipeline->starved && !pipeline->opening) {
             if (fb_slots_trim_locked(pipeline, 0) == 0)
                 return fail_starved_locked(pipeline, error);
-            fb_relieve_locked(pipeline);
+            fb_memory_freed_locked(pipeline);
             pthread_cond_signal(&pipeline->work);
         }
         /* Asked anew each time: another thread may set workers to 0 while we wait. */
-        if (pipeline->worker_target == 0 && fb_work_step_locked(pipeline, &pipeline->own))
+        if (pipeline->worker_target == 0 && fb_work_step_locked(pipeline, &pipeline->caller_state))
             continue;
         if (deadline_ns != UINT64_MAX && fb_now_ns() >= deadline_ns) {
             pthread_cond_signal(&pipeline->work); /* what waited for this wait to end */
@@ -180,7 +180,7 @@ static int pop_locked(struct fb_pipeline *pipeline, struct fb_batch **out, foreb
     struct fb_batch *batch = *fb_ring_at(pipeline, pipeline->head++);
     int status = FOREBAY_OK;
 
-    pipeline->told.first += batch->count;
+    pipeline->delivered.first += batch->count;
     fb_figures_batch(&pipeline->figures, batch);
     if (batch->error_at != UINT64_MAX) {
         if (error)
@@ -221,7 +221,7 @@ static int end_epoch_locked(struct fb_pipeline *pipeline)
     const struct fb_order *order = pipeline->options.order;
 
     fb_figures_epoch_end(&pipeline->figures, fb_now_ns());
-    pipeline->told = fb_walk_begin(pipeline, fb_order_begin(order, pipeline->told.at.epoch + 1));
+    pipeline->delivered = fb_epoch_walk_begin(pipeline, fb_order_begin(order, pipeline->delivered.at.epoch + 1));
     return FOREBAY_END;
 }
 
@@ -230,13 +230,13 @@ static int next_locked(struct fb_batch **batch, struct fb_pipeline *pipeline, ui
 {
     int status = FOREBAY_OK;
 
-    if (pipeline->told.at.epoch >= pipeline->epoch_limit) { /* it comes after all */
-        pipeline->epoch_limit = pipeline->told.at.epoch + 1;
+    if (pipeline->delivered.at.epoch >= pipeline->epoch_limit) { /* it comes after all */
+        pipeline->epoch_limit = pipeline->delivered.at.epoch + 1;
         pthread_cond_signal(&pipeline->work);
     }
     *batch = NULL;
     while (!status && !*batch) {
-        if (pipeline->told.first >= pipeline->told.count)
+        if (pipeline->delivered.first >= pipeline->delivered.count)
             return end_epoch_locked(pipeline);
         status = wait_head_locked(pipeline, deadline_ns, error);
         if (!status)
@@ -259,7 +259,7 @@ int fb_pipeline_next(forebay_batch **out, struct fb_pipeline *pipeline, uint64_t
     if (timeout_ns < UINT64_MAX - began)
         deadline = began + timeout_ns;
     pthread_mutex_lock(&pipeline->lock);
-    fb_figures_epoch_begin(&pipeline->figures, pipeline->told.at.epoch, began);
+    fb_figures_epoch_begin(&pipeline->figures, pipeline->delivered.at.epoch, began);
     pipeline->figures.waits_since_ns = began;
     status = next_locked(&batch, pipeline, deadline, error);
     pipeline->figures.waits_since_ns = 0;
@@ -289,17 +289,17 @@ void fb_pipeline_seek(struct fb_pipeline *pipeline, struct fb_cursor at)
     struct fb_cursor now;
 
     pthread_mutex_lock(&pipeline->lock);
-    now = pipeline->told.at;
+    now = pipeline->delivered.at;
     /* What is in flight is just what is asked for: keep it. */
-    if (pipeline->told.first == 0 && now.epoch == at.epoch && now.start == at.start &&
+    if (pipeline->delivered.first == 0 && now.epoch == at.epoch && now.start == at.start &&
         now.world == at.world) {
         pthread_mutex_unlock(&pipeline->lock);
         return;
     }
     fb_work_cancel_locked(pipeline);
     fb_figures_epoch_end(&pipeline->figures, fb_now_ns());
-    pipeline->told = pipeline->open = fb_walk_begin(pipeline, at);
-    fb_relieve_locked(pipeline);
+    pipeline->delivered = pipeline->open = fb_epoch_walk_begin(pipeline, at);
+    fb_memory_freed_locked(pipeline);
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
 }
@@ -307,7 +307,7 @@ void fb_pipeline_seek(struct fb_pipeline *pipeline, struct fb_cursor at)
 void fb_pipeline_tell(struct fb_pipeline *pipeline, struct fb_cursor *at, uint64_t *local)
 {
     pthread_mutex_lock(&pipeline->lock);
-    *at = pipeline->told.at;
-    *local = pipeline->told.first;
+    *at = pipeline->delivered.at;
+    *local = pipeline->delivered.first;
     pthread_mutex_unlock(&pipeline->lock);
 }

@@ -9,9 +9,9 @@
 #include "source/blocks.h"
 
 /* One slice on its way: what is read, where it goes. */
-struct errand {
+struct load_job {
     const struct fb_fetcher *fetcher;
-    struct fb_hands *hands;
+    struct fb_worker_state *state;
     const struct fb_column *column;
     const struct fb_field *field;
     uint64_t unit;
@@ -23,14 +23,14 @@ struct errand {
     struct fb_block block; /* what the cache keeps: of one unit, or of some tiny ones */
 };
 
-static uint32_t field_number(const struct errand *errand)
+static uint32_t field_number(const struct load_job *job)
 {
-    return (uint32_t)(errand->field - errand->fetcher->source->fields);
+    return (uint32_t)(job->field - job->fetcher->source->fields);
 }
 
-static bool is_converted(const struct errand *errand)
+static bool is_converted(const struct load_job *job)
 {
-    return errand->column->dtype != errand->field->dtype;
+    return job->column->dtype != job->field->dtype;
 }
 
 static uint64_t row_bytes_max(const struct fb_source *source, const struct fb_field *field)
@@ -58,133 +58,133 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
         if (!converts && !(source->sliced && (cached || !source->rows_alone)))
             continue;
         most = fb_max(most, source->rows_alone
-                                ? fb_max(FB_CHUNK_BYTES, row_bytes_max(source, &source->fields[f]))
+                                ? fb_max(FB_CONVERT_BYTES, row_bytes_max(source, &source->fields[f]))
                                 : unit);
     }
     return fb_round_up(most, 64);
 }
 
-/* Rows [first, first + rows) of the errand's unit, decoded, at `to`. */
-static int load_rows(const struct errand *errand, uint64_t first, uint64_t rows, void *to,
+/* Rows [first, first + rows) of the job's unit, decoded, at `to`. */
+static int load_rows(const struct load_job *job, uint64_t first, uint64_t rows, void *to,
                      forebay_error *error)
 {
-    struct fb_load load = { .unit = errand->unit,
+    struct fb_load load = { .unit = job->unit,
                             .first_row = first,
                             .rows = rows,
                             .to = to,
-                            .bytes = rows * errand->row_in,
-                            .scratch = errand->hands->scratch,
-                            .reader = errand->hands->reader };
+                            .bytes = rows * job->row_in,
+                            .scratch = job->state->scratch,
+                            .reader = job->state->reader };
 
-    return errand->fetcher->source->ops->load(errand->fetcher->source, &load, error);
+    return job->fetcher->source->ops->load(job->fetcher->source, &load, error);
 }
 
 /* Put loaded rows that start at unit row `first` where the batch wants them, as far as it does. */
-static void put_rows(const struct errand *errand, const char *from, uint64_t first, uint64_t rows)
+static void put_rows(const struct load_job *job, const char *from, uint64_t first, uint64_t rows)
 {
-    uint64_t begin = fb_max(first, errand->first_row);
-    uint64_t end = fb_min(first + rows, errand->first_row + errand->rows);
+    uint64_t begin = fb_max(first, job->first_row);
+    uint64_t end = fb_min(first + rows, job->first_row + job->rows);
     uint64_t numbers;
 
     if (begin >= end)
         return;
-    numbers = (end - begin) * errand->row_in / forebay_dtype_bytes(errand->field->dtype);
-    fb_cast(errand->to + (begin - errand->first_row) * errand->row_out, errand->column->dtype,
-            from + (begin - first) * errand->row_in, errand->field->dtype, numbers);
+    numbers = (end - begin) * job->row_in / forebay_dtype_bytes(job->field->dtype);
+    fb_cast(job->to + (begin - job->first_row) * job->row_out, job->column->dtype,
+            from + (begin - first) * job->row_in, job->field->dtype, numbers);
 }
 
-static uint64_t chunk_rows(const struct errand *errand, uint64_t rows)
+static uint64_t chunk_rows(const struct load_job *job, uint64_t rows)
 {
-    if (!errand->fetcher->source->rows_alone || errand->row_in == 0)
+    if (!job->fetcher->source->rows_alone || job->row_in == 0)
         return rows;
-    return fb_max(1, fb_min(rows, errand->hands->chunk.bytes / errand->row_in));
+    return fb_max(1, fb_min(rows, job->state->chunk.bytes / job->row_in));
 }
 
-static int admit(const struct errand *errand, const struct fb_cache_pin *pin, uint64_t offset,
+static int admit(const struct load_job *job, const struct fb_cache_pin *pin, uint64_t offset,
                  const void *from, uint64_t bytes, forebay_error *error)
 {
     uint64_t began = fb_now_ns();
-    int status = fb_cache_write(errand->fetcher->cache, pin, errand->block.offset + offset, from,
+    int status = fb_cache_write(job->fetcher->cache, pin, job->block.offset + offset, from,
                                 bytes, error);
 
-    errand->hands->copy_ns += fb_now_ns() - began;
+    job->state->copy_ns += fb_now_ns() - began;
     return status;
 }
 
 /* Rows through the worker's chunk: converted on the way, and written to the cache if `pin`. */
-static int load_chunked(const struct errand *errand, uint64_t first, uint64_t rows,
+static int load_chunked(const struct load_job *job, uint64_t first, uint64_t rows,
                         const struct fb_cache_pin *pin, forebay_error *error)
 {
-    uint64_t step = chunk_rows(errand, rows);
-    char *chunk = errand->hands->chunk.memory;
+    uint64_t step = chunk_rows(job, rows);
+    char *chunk = job->state->chunk.memory;
 
-    if (step * errand->row_in > errand->hands->chunk.bytes)
+    if (step * job->row_in > job->state->chunk.bytes)
         return fb_fail(error, FOREBAY_OVER_BUDGET,
                        "%" PRIu64 " bytes to convert do not fit in a worker's %" PRIu64,
-                       step * errand->row_in, errand->hands->chunk.bytes);
+                       step * job->row_in, job->state->chunk.bytes);
     for (uint64_t done = 0; done < rows; done += step) {
         uint64_t count = fb_min(step, rows - done);
-        int status = load_rows(errand, first + done, count, chunk, error);
+        int status = load_rows(job, first + done, count, chunk, error);
 
         if (!status && pin)
-            status = admit(errand, pin, (first + done) * errand->row_in, chunk,
-                           count * errand->row_in, error);
+            status = admit(job, pin, (first + done) * job->row_in, chunk,
+                           count * job->row_in, error);
         if (status)
             return status;
-        put_rows(errand, chunk, first + done, count);
+        put_rows(job, chunk, first + done, count);
     }
     return FOREBAY_OK;
 }
 
 /* The slice, and nothing but the slice where the source can. */
-static int load_slice(const struct errand *errand, forebay_error *error)
+static int load_slice(const struct load_job *job, forebay_error *error)
 {
-    bool whole = errand->first_row == 0 && errand->rows == errand->unit_rows;
+    bool whole = job->first_row == 0 && job->rows == job->unit_rows;
 
-    if (!is_converted(errand) && (whole || errand->fetcher->source->rows_alone))
-        return load_rows(errand, errand->first_row, errand->rows, errand->to, error);
-    if (errand->fetcher->source->rows_alone)
-        return load_chunked(errand, errand->first_row, errand->rows, NULL, error);
-    return load_chunked(errand, 0, errand->unit_rows, NULL, error);
+    if (!is_converted(job) && (whole || job->fetcher->source->rows_alone))
+        return load_rows(job, job->first_row, job->rows, job->to, error);
+    if (job->fetcher->source->rows_alone)
+        return load_chunked(job, job->first_row, job->rows, NULL, error);
+    return load_chunked(job, 0, job->unit_rows, NULL, error);
 }
 
 /* The whole unit into the cache, and the slice into the batch. */
-static int admit_own(const struct errand *errand, const struct fb_cache_pin *pin,
+static int admit_own(const struct load_job *job, const struct fb_cache_pin *pin,
                      forebay_error *error)
 {
-    bool whole = errand->first_row == 0 && errand->rows == errand->unit_rows;
+    bool whole = job->first_row == 0 && job->rows == job->unit_rows;
     int status;
 
-    if (!whole || is_converted(errand))
-        return load_chunked(errand, 0, errand->unit_rows, pin, error);
-    status = load_rows(errand, 0, errand->rows, errand->to, error);
+    if (!whole || is_converted(job))
+        return load_chunked(job, 0, job->unit_rows, pin, error);
+    status = load_rows(job, 0, job->rows, job->to, error);
     if (!status)
-        status = admit(errand, pin, 0, errand->to, errand->rows * errand->row_in, error);
+        status = admit(job, pin, 0, job->to, job->rows * job->row_in, error);
     return status;
 }
 
 /* The rest of its block, into the cache only. False: one of them cannot be read now. */
-static bool admit_neighbours(const struct errand *errand, const struct fb_cache_pin *pin)
+static bool admit_neighbours(const struct load_job *job, const struct fb_cache_pin *pin)
 {
-    const struct fb_source *source = errand->fetcher->source;
-    char *chunk = errand->hands->chunk.memory;
-    struct errand other = *errand;
+    const struct fb_source *source = job->fetcher->source;
+    char *chunk = job->state->chunk.memory;
+    struct load_job other = *job;
     uint64_t end = 0;
 
-    for (uint64_t i = 0; errand->fetcher->blocks && i < errand->block.count; i++) {
+    for (uint64_t i = 0; job->fetcher->blocks && i < job->block.count; i++) {
         uint64_t bytes;
         struct fb_extent extent;
 
-        other.unit = fb_block_unit(source, errand->fetcher->blocks, field_number(errand),
-                                   &errand->block, i);
+        other.unit = fb_block_unit(source, job->fetcher->blocks, field_number(job),
+                                   &job->block, i);
         extent = source->ops->extent(source, other.unit);
-        bytes = extent.known == FB_EXTENT_EXACT ? fb_extent_bytes(errand->field, extent) : 0;
-        other.block.offset = errand->block.equal ? i * errand->block.equal : end;
+        bytes = extent.known == FB_EXTENT_EXACT ? fb_extent_bytes(job->field, extent) : 0;
+        other.block.offset = job->block.equal ? i * job->block.equal : end;
         other.row_in = extent.rows ? bytes / extent.rows : 0;
         end += bytes;
-        if (other.unit == errand->unit || bytes == 0) /* nobody asks for a broken one's */
+        if (other.unit == job->unit || bytes == 0) /* nobody asks for a broken one's */
             continue;
-        if (bytes > errand->hands->chunk.bytes ||
+        if (bytes > job->state->chunk.bytes ||
             load_rows(&other, 0, extent.rows, chunk, NULL) ||
             admit(&other, pin, 0, chunk, bytes, NULL))
             return false;
@@ -192,18 +192,18 @@ static bool admit_neighbours(const struct errand *errand, const struct fb_cache_
     return true;
 }
 
-static int load_and_admit(const struct errand *errand, struct fb_cache_pin *pin,
+static int load_and_admit(const struct load_job *job, struct fb_cache_pin *pin,
                           forebay_error *error)
 {
-    struct fb_cache *cache = errand->fetcher->cache;
+    struct fb_cache *cache = job->fetcher->cache;
     bool all;
     int status;
 
     /* Raw data that we keep need not be kept by the kernel as well. */
-    fb_reader_forget(errand->hands->reader, errand->fetcher->source->raw);
-    status = admit_own(errand, pin, error);
-    all = !status && admit_neighbours(errand, pin);
-    fb_reader_forget(errand->hands->reader, false);
+    fb_reader_forget(job->state->reader, job->fetcher->source->raw);
+    status = admit_own(job, pin, error);
+    all = !status && admit_neighbours(job, pin);
+    fb_reader_forget(job->state->reader, false);
     if (!all) {
         fb_cache_abandon(cache, pin);
         return status;
@@ -213,38 +213,38 @@ static int load_and_admit(const struct errand *errand, struct fb_cache_pin *pin,
     return FOREBAY_OK;
 }
 
-static int copy_cached(const struct errand *errand, struct fb_cache_pin *pin, forebay_error *error)
+static int copy_cached(const struct load_job *job, struct fb_cache_pin *pin, forebay_error *error)
 {
-    struct fb_cache *cache = errand->fetcher->cache;
-    uint64_t step = is_converted(errand) ? chunk_rows(errand, errand->rows) : errand->rows;
+    struct fb_cache *cache = job->fetcher->cache;
+    uint64_t step = is_converted(job) ? chunk_rows(job, job->rows) : job->rows;
     uint64_t began = fb_now_ns();
     int status = FOREBAY_OK;
 
-    for (uint64_t done = 0; done < errand->rows && !status; done += step) {
-        uint64_t count = fb_min(step, errand->rows - done), first = errand->first_row + done;
-        void *to = is_converted(errand) ? errand->hands->chunk.memory
-                                        : errand->to + done * errand->row_out;
+    for (uint64_t done = 0; done < job->rows && !status; done += step) {
+        uint64_t count = fb_min(step, job->rows - done), first = job->first_row + done;
+        void *to = is_converted(job) ? job->state->chunk.memory
+                                        : job->to + done * job->row_out;
 
-        status = fb_cache_read(cache, pin, errand->block.offset + first * errand->row_in, to,
-                               count * errand->row_in, error);
-        if (!status && is_converted(errand))
-            put_rows(errand, to, first, count);
+        status = fb_cache_read(cache, pin, job->block.offset + first * job->row_in, to,
+                               count * job->row_in, error);
+        if (!status && is_converted(job))
+            put_rows(job, to, first, count);
     }
     fb_cache_done(cache, pin);
-    errand->hands->copy_ns += fb_now_ns() - began;
+    job->state->copy_ns += fb_now_ns() - began;
     return status;
 }
 
 /* Ask the cache; only what is not kept elsewhere is offered to it. */
-static enum fb_cache_answer ask(const struct errand *errand, uint64_t next_use,
+static enum fb_cache_answer ask(const struct load_job *job, uint64_t next_use,
                                 struct fb_cache_pin *pin)
 {
-    const struct fb_block *block = &errand->block;
-    struct fb_cache *cache = errand->fetcher->cache;
+    const struct fb_block *block = &job->block;
+    struct fb_cache *cache = job->fetcher->cache;
     enum fb_cache_answer answer;
     uint64_t use;
 
-    if (!errand->hands->passing)
+    if (!job->state->device_keeps)
         return fb_cache_find_block(cache, block->number, block->bytes, block->count, next_use, true,
                                    pin);
     answer = fb_cache_look(cache, block->number, &use, pin);
@@ -256,83 +256,83 @@ static enum fb_cache_answer ask(const struct errand *errand, uint64_t next_use,
 }
 
 /* What the cache keeps of it: the unit, its block, or nothing (no bytes: that is never a hit). */
-static void find_block(struct errand *errand)
+static void find_block(struct load_job *job)
 {
-    if (errand->fetcher->blocks)
-        fb_block_find(errand->fetcher->source, errand->fetcher->blocks, field_number(errand),
-                      errand->unit, &errand->block);
+    if (job->fetcher->blocks)
+        fb_block_find(job->fetcher->source, job->fetcher->blocks, field_number(job),
+                      job->unit, &job->block);
     else
-        errand->block = (struct fb_block){ .number = errand->unit, .count = 1,
-                                           .bytes = errand->unit_rows * errand->row_in };
+        job->block = (struct fb_block){ .number = job->unit, .count = 1,
+                                           .bytes = job->unit_rows * job->row_in };
 }
 
-static int run_errand(struct errand *errand, uint64_t next_use, forebay_error *error)
+static int run_job(struct load_job *job, uint64_t next_use, forebay_error *error)
 {
     struct fb_cache_pin pin;
 
-    if (errand->field->indexed)
-        return load_rows(errand, errand->first_row, errand->rows, errand->to, error);
-    if (errand->fetcher->cache && errand->unit_rows * errand->row_in > 0) {
-        find_block(errand);
-        switch (ask(errand, next_use, &pin)) {
+    if (job->field->indexed)
+        return load_rows(job, job->first_row, job->rows, job->to, error);
+    if (job->fetcher->cache && job->unit_rows * job->row_in > 0) {
+        find_block(job);
+        switch (ask(job, next_use, &pin)) {
         case FB_CACHE_HIT:
-            errand->hands->hits++;
-            return copy_cached(errand, &pin, error);
+            job->state->hits++;
+            return copy_cached(job, &pin, error);
         case FB_CACHE_FILL:
-            errand->hands->misses++;
-            return load_and_admit(errand, &pin, error);
+            job->state->misses++;
+            return load_and_admit(job, &pin, error);
         case FB_CACHE_MISS:
             break;
         }
     }
-    errand->hands->misses++;
-    return load_slice(errand, error);
+    job->state->misses++;
+    return load_slice(job, error);
 }
 
 /* The whole unit into the worker's chunk, and what finish() makes of it into `to`. */
-static int run_and_finish(struct errand *errand, const struct fb_batch *batch, uint64_t at,
+static int run_and_finish(struct load_job *job, const struct fb_batch *batch, uint64_t at,
                           uint64_t next_use, uint64_t room, forebay_error *error)
 {
-    const struct fb_fetcher *fetcher = errand->fetcher;
-    struct fb_hands *hands = errand->hands;
+    const struct fb_fetcher *fetcher = job->fetcher;
+    struct fb_worker_state *state = job->state;
     uint64_t sample = batch->samples[at];
     struct fb_random random = { fb_mix2(fb_mix2(fetcher->seed, batch->at.epoch), sample) };
-    struct fb_extent extent = { .known = FB_EXTENT_EXACT, .rows = errand->unit_rows, .columns = 1 };
-    void *to = errand->to;
+    struct fb_extent extent = { .known = FB_EXTENT_EXACT, .rows = job->unit_rows, .columns = 1 };
+    void *to = job->to;
     int status;
 
-    if (errand->unit_rows > hands->chunk.bytes)
+    if (job->unit_rows > state->chunk.bytes)
         return fb_fail(error, FOREBAY_BAD_DATA,
-                       "%" PRIu64 " bytes do not fit in a worker's %" PRIu64, errand->unit_rows,
-                       hands->chunk.bytes);
-    errand->to = hands->chunk.memory;
-    status = run_errand(errand, next_use, error);
+                       "%" PRIu64 " bytes do not fit in a worker's %" PRIu64, job->unit_rows,
+                       state->chunk.bytes);
+    job->to = state->chunk.memory;
+    status = run_job(job, next_use, error);
     if (status)
         return status;
-    return fetcher->source->ops->finish(fetcher->source, sample, hands->chunk.memory, extent,
-                                        random, to, room, hands->scratch, error);
+    return fetcher->source->ops->finish(fetcher->source, sample, state->chunk.memory, extent,
+                                        random, to, room, state->scratch, error);
 }
 
 /* Zeros behind an item that is smaller than its room, rows set apart where columns vary. */
-static void pad_item(const struct errand *errand, uint64_t room, uint64_t room_columns)
+static void pad_item(const struct load_job *job, uint64_t room, uint64_t room_columns)
 {
-    uint64_t filled = errand->rows * errand->row_out, row = room_columns * errand->column->cell_out;
+    uint64_t filled = job->rows * job->row_out, row = room_columns * job->column->cell_out;
 
-    if (room_columns == errand->columns) {
-        memset(errand->to + filled, 0, room - filled);
+    if (room_columns == job->columns) {
+        memset(job->to + filled, 0, room - filled);
         return;
     }
-    for (uint64_t r = errand->rows; r-- > 0;) { /* from the last, so that nothing is run over */
-        memmove(errand->to + r * row, errand->to + r * errand->row_out, errand->row_out);
-        memset(errand->to + r * row + errand->row_out, 0, row - errand->row_out);
+    for (uint64_t r = job->rows; r-- > 0;) { /* from the last, so that nothing is run over */
+        memmove(job->to + r * row, job->to + r * job->row_out, job->row_out);
+        memset(job->to + r * row + job->row_out, 0, row - job->row_out);
     }
-    memset(errand->to + errand->rows * row, 0, room - errand->rows * row);
+    memset(job->to + job->rows * row, 0, room - job->rows * row);
 }
 
 /* When this unit is needed again, what next-use eviction goes by; never after the last epoch. Where
  * each unit is used once in every epoch only the epoch counts: no choice among those of the same
  * epoch wins a hit (caching.md 1), and each swap would cost a copy. */
-static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
+static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_worker_state *state,
                             const struct fb_batch *batch, uint64_t at, uint64_t unit)
 {
     uint64_t first = batch->samples[at], count = 1, from = 0, next;
@@ -341,7 +341,7 @@ static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_ha
         return 0;
     if (fetcher->source->ops->users)
         fetcher->source->ops->users(fetcher->source, unit, &first, &count);
-    if (!hands->preloading)
+    if (!state->preloading)
         from = batch->at.start + (batch->first + at) * fetcher->ranks.world + fetcher->ranks.rank +
                1;
     next = fb_order_next_use(fetcher->order, first, count, batch->at.epoch, from);
@@ -353,7 +353,7 @@ static uint64_t next_use_of(const struct fb_fetcher *fetcher, const struct fb_ha
     return next;
 }
 
-static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,
+static int fetch_part(const struct fb_fetcher *fetcher, struct fb_worker_state *state,
                       struct fb_batch *batch, uint64_t at, const struct fb_part *part,
                       forebay_error *error)
 {
@@ -361,8 +361,8 @@ static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,
     const struct fb_field *field = &fetcher->source->fields[part->field];
     struct fb_extent extent = fetcher->source->ops->extent(fetcher->source, part->unit);
     bool whole = part->rows == FB_ALL_ROWS;
-    struct errand errand = { .fetcher = fetcher,
-                             .hands = hands,
+    struct load_job job = { .fetcher = fetcher,
+                             .state = state,
                              .column = column,
                              .field = field,
                              .unit = part->unit,
@@ -374,36 +374,36 @@ static int fetch_part(const struct fb_fetcher *fetcher, struct fb_hands *hands,
     int status;
 
     if (extent.known == FB_EXTENT_BROKEN) /* load() knows why and says so */
-        return load_rows(&errand, 0, 0, batch->memory, error);
-    errand.row_in = extent.columns * fb_field_unit_cell(field);
-    errand.row_out = errand.row_in / forebay_dtype_bytes(field->dtype) *
+        return load_rows(&job, 0, 0, batch->memory, error);
+    job.row_in = extent.columns * fb_field_unit_cell(field);
+    job.row_out = job.row_in / forebay_dtype_bytes(field->dtype) *
                      forebay_dtype_bytes(column->dtype);
-    errand.to = fb_collation_item(fetcher->collation, batch->placed, batch->memory, part->field, at,
+    job.to = fb_collation_item(fetcher->collation, batch->placed, batch->memory, part->field, at,
                                   part->item, &room);
-    next_use = next_use_of(fetcher, hands, batch, at, part->unit);
+    next_use = next_use_of(fetcher, state, batch, at, part->unit);
     if (field->finished)
-        return run_and_finish(&errand, batch, at, next_use, room, error);
-    if (errand.rows * errand.row_out > room)
+        return run_and_finish(&job, batch, at, next_use, room, error);
+    if (job.rows * job.row_out > room)
         return fb_fail(error, FOREBAY_BAD_DATA, "%" PRIu64 " rows do not fit in the %" PRIu64
-                       " bytes this batch has for them", errand.rows, room);
-    status = run_errand(&errand, next_use, error);
-    if (!status && errand.rows * errand.row_out < room)
-        pad_item(&errand, room, batch->placed[column->data].columns);
+                       " bytes this batch has for them", job.rows, room);
+    status = run_job(&job, next_use, error);
+    if (!status && job.rows * job.row_out < room)
+        pad_item(&job, room, batch->placed[column->data].columns);
     return status;
 }
 
-int fb_fetch(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
+int fb_fetch(const struct fb_fetcher *fetcher, struct fb_worker_state *state, struct fb_batch *batch,
              uint64_t at, forebay_error *error)
 {
-    unsigned count = fetcher->source->ops->parts(fetcher->source, batch->samples[at], hands->parts);
+    unsigned count = fetcher->source->ops->parts(fetcher->source, batch->samples[at], state->parts);
 
     for (unsigned p = 0; p < count; p++) {
-        const struct fb_part *part = &hands->parts[p];
+        const struct fb_part *part = &state->parts[p];
         int status;
 
         if (!fetcher->collation->columns[part->field].wanted)
             continue;
-        status = fetch_part(fetcher, hands, batch, at, part, error);
+        status = fetch_part(fetcher, state, batch, at, part, error);
         if (status) {
             char place[256] = "";
 
@@ -440,10 +440,10 @@ static uint64_t converted_bytes(const struct fb_fetcher *fetcher, const struct f
 }
 
 /* Where each field's samples go: to their places, or one field behind the other to the chunk. */
-static void find_places(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
+static void find_places(const struct fb_fetcher *fetcher, const struct fb_worker_state *state,
                         const struct fb_batch *batch, uint64_t from, uint64_t count, char **to)
 {
-    char *chunk = hands->chunk.memory;
+    char *chunk = state->chunk.memory;
 
     for (unsigned f = 0; f < fetcher->source->field_count; f++) {
         const struct fb_column *column = &fetcher->collation->columns[f];
@@ -478,13 +478,13 @@ static void convert_many(const struct fb_fetcher *fetcher, const struct fb_batch
     }
 }
 
-int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
+int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_worker_state *state, struct fb_batch *batch,
                   uint64_t from, uint64_t to, forebay_error *error)
 {
     /* No parts are asked for meanwhile, and there is a part for each field. */
-    char **places = (char **)(void *)hands->parts;
+    char **places = (char **)(void *)state->parts;
     uint64_t converted = converted_bytes(fetcher, batch);
-    uint64_t step = converted ? hands->chunk.bytes / converted : to - from;
+    uint64_t step = converted ? state->chunk.bytes / converted : to - from;
 
     if (step == 0)
         return fb_fail(error, FOREBAY_OVER_BUDGET, "a sample does not fit in a worker's memory");
@@ -493,13 +493,13 @@ int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_hands *hands, stru
         struct fb_gather gather = { .samples = batch->samples + from,
                                     .count = count,
                                     .to = places,
-                                    .scratch = hands->scratch,
-                                    .reader = hands->reader,
-                                    .hits = &hands->hits,
-                                    .misses = &hands->misses };
+                                    .scratch = state->scratch,
+                                    .reader = state->reader,
+                                    .hits = &state->hits,
+                                    .misses = &state->misses };
         int status;
 
-        find_places(fetcher, hands, batch, from, count, places);
+        find_places(fetcher, state, batch, from, count, places);
         status = fetcher->source->ops->gather(fetcher->source, &gather, error);
         if (status)
             return status;
@@ -509,7 +509,7 @@ int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_hands *hands, stru
     return FOREBAY_OK;
 }
 
-struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
+struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct fb_worker_state *state,
                                  const struct fb_part *part)
 {
     struct fb_source *source = fetcher->source;
@@ -517,8 +517,8 @@ struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct 
 
     if (extent.known == FB_EXTENT_UNKNOWN && source->ops->probe) {
         struct fb_load load = { .unit = part->unit,
-                                .scratch = hands->scratch,
-                                .reader = hands->reader };
+                                .scratch = state->scratch,
+                                .reader = state->reader };
 
         if (!source->ops->probe(source, part->unit, &load, NULL))
             extent = source->ops->extent(source, part->unit);

@@ -6,7 +6,7 @@
 #define FB_PIPELINE_FETCH_H
 #include "pipeline/batch.h"
 
-#define FB_CHUNK_BYTES ((uint64_t)256 * 1024) /* what is converted at once: stays in the L2 cache */
+#define FB_CONVERT_BYTES ((uint64_t)256 * 1024) /* what is converted at once: stays in the L2 cache */
 
 /* What all workers share; constant. */
 struct fb_fetcher {
@@ -23,13 +23,13 @@ struct fb_fetcher {
 };
 
 /* One worker's own. */
-struct fb_hands {
+struct fb_worker_state {
     struct fb_reader *reader;
     struct fb_scratch scratch; /* the source's */
     struct fb_scratch chunk;   /* for conversion, slices of units that are admitted, and units that
                                 * finish() makes something of */
     struct fb_part *parts;     /* [parts_max] */
-    bool passing;              /* what is loaded will be kept on the device: not in RAM, too */
+    bool device_keeps;              /* what is loaded will be kept on the device: not in RAM, too */
     bool preloading;           /* no batch is under way: the epoch's first use is still to come */
     uint64_t hits, misses;     /* of the run under way; the pipeline collects and clears them */
     uint64_t copy_ns;          /* the same: copying from and to the cache */
@@ -40,16 +40,16 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
                               bool cached);
 
 /* Fetch sample `at` of the batch into its place; error->place names the file that failed. */
-int fb_fetch(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
+int fb_fetch(const struct fb_fetcher *fetcher, struct fb_worker_state *state, struct fb_batch *batch,
              uint64_t at, forebay_error *error);
 
 /* Can samples be fetched many at once? Then: samples [from, to) of the batch into their places. If
  * that fails nothing is known of any of them. */
 bool fb_fetch_gathers(const struct fb_fetcher *fetcher);
-int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_hands *hands, struct fb_batch *batch,
+int fb_fetch_many(const struct fb_fetcher *fetcher, struct fb_worker_state *state, struct fb_batch *batch,
                   uint64_t from, uint64_t to, forebay_error *error);
 
 /* The extent of what a part takes of its unit; an unknown one is probed. BROKEN if it cannot be. */
-struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct fb_hands *hands,
+struct fb_extent fb_fetch_extent(const struct fb_fetcher *fetcher, const struct fb_worker_state *state,
                                  const struct fb_part *part);
 #endif

@@ -158,10 +158,10 @@ void fb_pipeline_read_report(struct fb_pipeline *pipeline, struct fb_pipeline_re
     report->caller = (uint64_t)pipeline->caller;
     report->held_bytes = pipeline->held_bytes;
     report->abandoned_workers = pipeline->abandoned;
-    report->epoch = pipeline->told.at.epoch;
-    report->position = pipeline->told.first;
-    report->epoch_samples = pipeline->told.count;
-    report->epoch_batches = (pipeline->told.count + pipeline->batch_size - 1) /
+    report->epoch = pipeline->delivered.at.epoch;
+    report->position = pipeline->delivered.first;
+    report->epoch_samples = pipeline->delivered.count;
+    report->epoch_batches = (pipeline->delivered.count + pipeline->batch_size - 1) /
                             pipeline->batch_size;
     pthread_mutex_unlock(&pipeline->lock);
     report->seconds = (double)(now - pipeline->opened_ns) * 1e-9;

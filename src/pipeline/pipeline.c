@@ -213,7 +213,7 @@ static int workers_init(struct fb_pipeline *pipeline, forebay_error *error)
     int status;
 
     if (wanted == 0) {
-        status = fb_hands_init(&pipeline->own, pipeline, error);
+        status = fb_worker_state_init(&pipeline->caller_state, pipeline, error);
         pipeline->has_own = status == FOREBAY_OK;
         return status;
     }
@@ -249,9 +249,9 @@ int fb_pipeline_open(struct fb_pipeline **out, const struct fb_pipeline_options 
     fb_fork_add(pipeline);
     status = parts_init(pipeline, error);
     if (!status) {
-        struct fb_walk begin = fb_walk_begin(pipeline, fb_order_begin(options->order, 0));
+        struct fb_epoch_walk begin = fb_epoch_walk_begin(pipeline, fb_order_begin(options->order, 0));
 
-        pipeline->told = pipeline->open = begin;
+        pipeline->delivered = pipeline->open = begin;
         pipeline->errors_max = errors_allowed(options->config, begin.count);
         if (begin.count == 0)
             status = fb_fail(error, FOREBAY_BAD_CONFIG,
@@ -313,7 +313,7 @@ unsigned fb_pipeline_close(struct fb_pipeline *pipeline)
 
     fb_workers_stop(pipeline, fb_now_ns() + CLOSE_NS);
     if (pipeline->has_own)
-        fb_hands_release(&pipeline->own, pipeline);
+        fb_worker_state_release(&pipeline->caller_state, pipeline);
     pthread_mutex_lock(&pipeline->lock);
     drop_batches_locked(pipeline);
     abandoned = (unsigned)pipeline->abandoned;
@@ -338,7 +338,7 @@ uint64_t fb_pipeline_set_workers(struct fb_pipeline *pipeline, uint64_t workers)
 {
     workers = fb_min(workers, FB_WORKERS_MAX);
     if (workers == 0 && !pipeline->has_own) {
-        if (fb_hands_init(&pipeline->own, pipeline, NULL))
+        if (fb_worker_state_init(&pipeline->caller_state, pipeline, NULL))
             workers = 1;
         else
             pipeline->has_own = true;
@@ -390,7 +390,7 @@ uint64_t fb_pipeline_trim(struct fb_pipeline *pipeline)
 
     pthread_mutex_lock(&pipeline->lock);
     given = fb_slots_trim_locked(pipeline, 0);
-    fb_relieve_locked(pipeline);
+    fb_memory_freed_locked(pipeline);
     pthread_cond_broadcast(&pipeline->work);
     pthread_mutex_unlock(&pipeline->lock);
     return given;

@@ -30,16 +30,16 @@ struct fb_worker {
     struct fb_pipeline *pipeline;
     unsigned number;
     pthread_t thread;
-    struct fb_hands hands;
+    struct fb_worker_state state;
 
     /* Guarded by the pipeline's lock: */
     enum fb_worker_doing doing;
-    bool leaving;   /* done with work, its hands are being released: only to be joined */
+    bool leaving;   /* done with work, its state are being released: only to be joined */
     bool abandoned; /* close did not wait for it: it frees itself */
 };
 
 /* A walk through the epochs: where the opener is, and where the caller is. */
-struct fb_walk {
+struct fb_epoch_walk {
     struct fb_cursor at;
     uint64_t first; /* local positions behind it */
     uint64_t count; /* local positions of the stretch, without what drop_last leaves out */
@@ -91,8 +91,8 @@ struct fb_pipeline {
     bool opening;
     bool starved;        /* no memory for the next batch; cleared when any may have come back */
     uint64_t starved_bytes;
-    uint64_t reliefs, reliefs_seen; /* how often it was cleared; that when the opener set out */
-    struct fb_walk open, told; /* the opener's and the caller's */
+    uint64_t frees, frees_seen; /* how often it was cleared; that when the opener set out */
+    struct fb_epoch_walk open, delivered; /* the opener's and the caller's */
     uint64_t epoch_limit;      /* no batch of this epoch or later is opened ahead */
 
     struct fb_batch *free;
@@ -103,7 +103,7 @@ struct fb_pipeline {
 
     struct fb_worker *workers[FB_WORKERS_MAX];
     uint64_t worker_target, worker_count; /* wanted; there, and not leaving */
-    struct fb_hands own; /* with 0 workers the caller works itself, in next */
+    struct fb_worker_state caller_state; /* with 0 workers the caller works itself, in next */
     bool has_own;
     uint64_t prefetch, cpu_share, running;
     uint64_t abandoned;
@@ -140,11 +140,11 @@ void fb_held_add_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
 void fb_held_remove_locked(struct fb_pipeline *pipeline, struct fb_batch *batch);
 
 /* Do one piece of work if there is any. The lock is dropped meanwhile. */
-bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands);
+bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_worker_state *state);
 /* Make a batch that was begun, here and now and outside the ring. False: it cannot be had. */
-bool fb_work_make(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch);
+bool fb_work_make(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch);
 /* Begin a walk at `at`. */
-struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at);
+struct fb_epoch_walk fb_epoch_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at);
 /* Void all that is in flight. */
 void fb_work_cancel_locked(struct fb_pipeline *pipeline);
 
@@ -157,8 +157,8 @@ uint64_t fb_pipeline_scratch_bytes(const struct fb_source *source,
                                    const struct fb_collation *collation, bool cached);
 uint64_t fb_pipeline_worker_bytes(const struct fb_source *source,
                                   const struct fb_collation *collation, bool cached);
-int fb_hands_init(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_error *error);
-void fb_hands_release(struct fb_hands *hands, struct fb_pipeline *pipeline);
+int fb_worker_state_init(struct fb_worker_state *state, struct fb_pipeline *pipeline, forebay_error *error);
+void fb_worker_state_release(struct fb_worker_state *state, struct fb_pipeline *pipeline);
 /* Start threads until there are `target`; as many as there is memory for. */
 int fb_workers_grow(struct fb_pipeline *pipeline, uint64_t target, forebay_error *error);
 /* Join those that leave. */
@@ -179,9 +179,9 @@ void fb_figures_deliver(struct fb_figures *figures, const struct fb_batch *batch
 uint64_t fb_figures_epoch_failures(struct fb_figures *figures);
 void fb_figures_wait(struct fb_figures *figures, uint64_t wait_ns);
 /* Memory may have come back: the next batch is tried again. */
-static inline void fb_relieve_locked(struct fb_pipeline *pipeline)
+static inline void fb_memory_freed_locked(struct fb_pipeline *pipeline)
 {
     pipeline->starved = false;
-    pipeline->reliefs++;
+    pipeline->frees++;
 }
 #endif

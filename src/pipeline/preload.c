@@ -6,20 +6,20 @@
 #define RACK_REFUSALS 16 /* in a row: a rack is full, though it seemed to have room */
 
 /* Room for one sample at a time, laid out like a batch of one. */
-static int lay_out(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
+static int lay_out(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch,
                    uint64_t sample, forebay_error *error)
 {
     const struct fb_source *source = pipeline->options.source;
     struct fb_measure *measures = pipeline->measures;
-    unsigned count = source->ops->parts(source, sample, hands->parts);
+    unsigned count = source->ops->parts(source, sample, state->parts);
     uint64_t bytes;
     int status;
 
     for (unsigned f = 0; f < source->field_count; f++)
         measures[f] = (struct fb_measure){ .items = 0 };
     for (unsigned p = 0; p < count; p++)
-        fb_measure_add(&measures[hands->parts[p].field],
-                       fb_fetch_extent(&pipeline->fetcher, hands, &hands->parts[p]));
+        fb_measure_add(&measures[state->parts[p].field],
+                       fb_fetch_extent(&pipeline->fetcher, state, &state->parts[p]));
     batch->samples[0] = sample;
     batch->count = 1;
     status = fb_collation_place(&pipeline->collation, 1, measures, batch->placed, &bytes, error);
@@ -28,28 +28,28 @@ static int lay_out(struct fb_pipeline *pipeline, struct fb_hands *hands, struct 
     if (!fb_slots_fit(pipeline, batch, bytes, error))
         return fb_fail(error, FOREBAY_OVER_BUDGET, "no memory to preload a sample of %llu bytes",
                        (unsigned long long)bytes);
-    count = source->ops->parts(source, sample, hands->parts);
+    count = source->ops->parts(source, sample, state->parts);
     for (unsigned p = 0; p < count; p++)
-        fb_collation_note(&pipeline->collation, batch->placed, batch->memory, hands->parts[p].field,
-                          0, hands->parts[p].item,
-                          fb_fetch_extent(&pipeline->fetcher, hands, &hands->parts[p]));
+        fb_collation_note(&pipeline->collation, batch->placed, batch->memory, state->parts[p].field,
+                          0, state->parts[p].item,
+                          fb_fetch_extent(&pipeline->fetcher, state, &state->parts[p]));
     return FOREBAY_OK;
 }
 
 /* Where units have pages of their sizes, one size may be full and the other not. All are measured. */
-static bool has_room(struct fb_pipeline *pipeline, struct fb_hands *hands, uint64_t sample)
+static bool has_room(struct fb_pipeline *pipeline, struct fb_worker_state *state, uint64_t sample)
 {
     const struct fb_source *source = pipeline->options.source;
     unsigned count;
 
     if (!fb_cache_has_rack(pipeline->options.cache))
         return true;
-    count = source->ops->parts(source, sample, hands->parts);
+    count = source->ops->parts(source, sample, state->parts);
     for (unsigned p = 0; p < count; p++) {
-        struct fb_extent extent = source->ops->extent(source, hands->parts[p].unit);
+        struct fb_extent extent = source->ops->extent(source, state->parts[p].unit);
 
         if (fb_cache_has_room(pipeline->options.cache,
-                              fb_extent_bytes(&source->fields[hands->parts[p].field], extent)))
+                              fb_extent_bytes(&source->fields[state->parts[p].field], extent)))
             return true;
     }
     return false;
@@ -57,7 +57,7 @@ static bool has_room(struct fb_pipeline *pipeline, struct fb_hands *hands, uint6
 
 /* Samples until the cache takes no more, or all are in. A broken one is passed over: its turn to
  * be told of comes with its batch. */
-static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
+static int fill(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch,
                 forebay_error *error)
 {
     uint64_t samples = pipeline->options.source->sample_count;
@@ -72,12 +72,12 @@ static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_
             return status;
         if (!fb_order_uses(pipeline->options.order, sample))
             continue;
-        hands->misses = 0;
-        if (lay_out(pipeline, hands, batch, sample, NULL) || !has_room(pipeline, hands, sample) ||
-            fb_fetch(&pipeline->fetcher, hands, batch, 0, NULL))
+        state->misses = 0;
+        if (lay_out(pipeline, state, batch, sample, NULL) || !has_room(pipeline, state, sample) ||
+            fb_fetch(&pipeline->fetcher, state, batch, 0, NULL))
             continue;
         fb_cache_read_report(pipeline->options.cache, &after);
-        refused = hands->misses && after.items <= before.items ? refused + 1 : 0;
+        refused = state->misses && after.items <= before.items ? refused + 1 : 0;
         if (refused == most) /* read, and not kept: it is full */
             break;
         before = after;
@@ -89,17 +89,17 @@ static int fill(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_
 int fb_pipeline_preload(struct fb_pipeline *pipeline, forebay_error *error)
 {
     struct fb_batch *batch = fb_slots_take(pipeline, error);
-    struct fb_hands hands;
+    struct fb_worker_state state;
     int status;
 
     if (!batch)
         return error->status;
     fb_batch_begin(batch, fb_order_begin(pipeline->options.order, 0), 0, 1);
-    status = fb_hands_init(&hands, pipeline, error);
+    status = fb_worker_state_init(&state, pipeline, error);
     if (!status) {
-        hands.preloading = true;
-        status = fill(pipeline, &hands, batch, error);
-        fb_hands_release(&hands, pipeline);
+        state.preloading = true;
+        status = fill(pipeline, &state, batch, error);
+        fb_worker_state_release(&state, pipeline);
     }
     pthread_mutex_lock(&pipeline->lock);
     fb_slots_give_back_locked(pipeline, batch);

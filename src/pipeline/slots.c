@@ -162,7 +162,7 @@ void fb_slots_give_back_locked(struct fb_pipeline *pipeline, struct fb_batch *ba
     }
     batch->next = pipeline->free;
     pipeline->free = batch;
-    fb_relieve_locked(pipeline);
+    fb_memory_freed_locked(pipeline);
     fb_budget_read(pipeline->options.budget, &now);
     if (now.used > now.limit) /* the limit was lowered: what is free goes first */
         fb_slots_trim_locked(pipeline, pipeline->slots_paid -

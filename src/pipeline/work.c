@@ -4,11 +4,11 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "pipeline/pipeline_internal.h"
-#include "pipeline/stand_in.h"
+#include "pipeline/replacement.h"
 
-struct fb_walk fb_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at)
+struct fb_epoch_walk fb_epoch_walk_begin(const struct fb_pipeline *pipeline, struct fb_cursor at)
 {
-    struct fb_walk walk = { .at = at };
+    struct fb_epoch_walk walk = { .at = at };
 
     walk.count = fb_order_count(pipeline->options.order, at);
     if (pipeline->drop_last)
@@ -39,7 +39,7 @@ static void keep_failure(struct fb_failure *failures, unsigned *count, uint64_t 
     memcpy(failure->reason, error->message, sizeof(failure->reason) - 1);
 }
 
-static void replace_broken(struct fb_pipeline *pipeline, struct fb_hands *hands,
+static void replace_broken(struct fb_pipeline *pipeline, struct fb_worker_state *state,
                            struct fb_batch *batch)
 {
     const struct fb_fetcher *fetcher = &pipeline->fetcher;
@@ -48,9 +48,9 @@ static void replace_broken(struct fb_pipeline *pipeline, struct fb_hands *hands,
         uint64_t sample = batch->samples[at];
         forebay_error error;
 
-        if (!fb_sample_is_broken(fetcher, hands, sample, &error))
+        if (!fb_sample_is_broken(fetcher, state, sample, &error))
             continue;
-        batch->samples[at] = fb_stand_in_for_broken(fetcher, hands, batch->at.epoch, sample);
+        batch->samples[at] = fb_replacement_for_broken(fetcher, state, batch->at.epoch, sample);
         if (batch->samples[at] == sample)
             continue;
         keep_failure(batch->failures, &batch->failure_count, batch->at.epoch, sample, &error);
@@ -59,21 +59,21 @@ static void replace_broken(struct fb_pipeline *pipeline, struct fb_hands *hands,
 }
 
 /* Walk over all items of the batch: measure them, or note their lengths in the slot. */
-static void for_items(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
+static void for_items(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch,
                       bool note)
 {
     const struct fb_source *source = pipeline->options.source;
 
     for (uint64_t at = 0; at < batch->count; at++) {
-        unsigned count = source->ops->parts(source, batch->samples[at], hands->parts);
+        unsigned count = source->ops->parts(source, batch->samples[at], state->parts);
 
         for (unsigned p = 0; p < count; p++) {
-            const struct fb_part *part = &hands->parts[p];
+            const struct fb_part *part = &state->parts[p];
             struct fb_extent extent;
 
             if (!pipeline->collation.columns[part->field].wanted)
                 continue;
-            extent = fb_fetch_extent(&pipeline->fetcher, hands, part);
+            extent = fb_fetch_extent(&pipeline->fetcher, state, part);
             if (note)
                 fb_collation_note(&pipeline->collation, batch->placed, batch->memory, part->field,
                                   at, part->item, extent);
@@ -84,7 +84,7 @@ static void for_items(struct fb_pipeline *pipeline, struct fb_hands *hands, stru
 }
 
 /* False: there is no memory for it now; then *error says why it can never be had, or is OK. */
-static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch,
+static bool prepare(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch,
                     uint64_t *bytes, forebay_error *error)
 {
     const struct fb_measure *measures = pipeline->fixed_measures;
@@ -95,8 +95,8 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
         memset(pipeline->measures, 0,
                pipeline->collation.field_count * sizeof(*pipeline->measures));
         if (pipeline->options.on_error == FB_ON_ERROR_REPLACE)
-            replace_broken(pipeline, hands, batch);
-        for_items(pipeline, hands, batch, false);
+            replace_broken(pipeline, state, batch);
+        for_items(pipeline, state, batch, false);
         measures = pipeline->measures;
     }
     if (fb_collation_place(&pipeline->collation, batch->count, measures, batch->placed, bytes,
@@ -108,7 +108,7 @@ static bool prepare(struct fb_pipeline *pipeline, struct fb_hands *hands, struct
     if (pipeline->upload)
         pipeline->stage->find(pipeline, batch);
     if (!pipeline->collation.fixed)
-        for_items(pipeline, hands, batch, true);
+        for_items(pipeline, state, batch, true);
     batch->run = fb_max(1, FB_RUN_BYTES / fb_max(1, *bytes / batch->count));
     return true;
 }
@@ -133,10 +133,10 @@ static bool may_open_locked(const struct fb_pipeline *pipeline)
 /* The opener's walk goes into the next epoch, and over stretches that have no batch left. */
 static void walk_on_locked(struct fb_pipeline *pipeline)
 {
-    struct fb_walk *open = &pipeline->open;
+    struct fb_epoch_walk *open = &pipeline->open;
 
     while (open->first >= open->count)
-        *open = fb_walk_begin(pipeline, fb_order_begin(pipeline->options.order,
+        *open = fb_epoch_walk_begin(pipeline, fb_order_begin(pipeline->options.order,
                                                        open->at.epoch + 1));
 }
 
@@ -146,14 +146,14 @@ static void open_done_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
 {
     bool held_up = !prepared && error->status == FOREBAY_OK;
     /* Somebody gave back what the opener had missed by a moment: then it is not starved. */
-    bool relieved = pipeline->reliefs != pipeline->reliefs_seen;
+    bool freed = pipeline->frees != pipeline->frees_seen;
     bool one_run = prepared && batch->run >= batch->count;
 
     pipeline->opening = false;
     if (generation != pipeline->generation || pipeline->stopping || held_up) {
         if (batch)
             fb_slots_give_back_locked(pipeline, batch);
-        if (generation == pipeline->generation && held_up && !relieved) {
+        if (generation == pipeline->generation && held_up && !freed) {
             pipeline->starved = true;
             pipeline->starved_bytes = bytes;
         }
@@ -173,19 +173,19 @@ static void open_done_locked(struct fb_pipeline *pipeline, struct fb_batch *batc
         pthread_cond_broadcast(&pipeline->ready);
 }
 
-static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
+static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_worker_state *state)
 {
     uint64_t generation = pipeline->generation;
     uint64_t bytes = fb_batch_header_bytes(&pipeline->collation);
     forebay_error error = { .status = FOREBAY_OK };
     struct fb_batch *batch;
-    struct fb_walk walk;
+    struct fb_epoch_walk walk;
     bool prepared = false;
 
     walk_on_locked(pipeline);
     walk = pipeline->open;
     pipeline->opening = true;
-    pipeline->reliefs_seen = pipeline->reliefs;
+    pipeline->frees_seen = pipeline->frees;
     pthread_mutex_unlock(&pipeline->lock);
 
     if (pipeline->used_once) /* what comes in the last epoch need not be kept */
@@ -196,7 +196,7 @@ static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *han
     if (batch) {
         fb_batch_begin(batch, walk.at, walk.first,
                        fb_min(pipeline->batch_size, walk.count - walk.first));
-        prepared = prepare(pipeline, hands, batch, &bytes, &error);
+        prepared = prepare(pipeline, state, batch, &bytes, &error);
     }
     pthread_mutex_lock(&pipeline->lock);
     open_done_locked(pipeline, batch, prepared, bytes, generation, &error);
@@ -207,7 +207,7 @@ static void open_batch_locked(struct fb_pipeline *pipeline, struct fb_hands *han
 static struct fb_batch *claim_batch_locked(struct fb_pipeline *pipeline)
 {
     struct fb_batch *batch = pipeline->free;
-    struct fb_walk *open = &pipeline->open;
+    struct fb_epoch_walk *open = &pipeline->open;
 
     /* What the slot was used for last tells that it is large enough, and that one run fills it. */
     if (pipeline->upload || !pipeline->collation.fixed || !batch || !batch->memory ||
@@ -224,7 +224,7 @@ static struct fb_batch *claim_batch_locked(struct fb_pipeline *pipeline)
 
 /* ---- Filling a batch: runs of its samples, by many workers ---- */
 
-/* What one worker found out about its run, told to the batch under the lock. */
+/* What one worker found out about its run, delivered to the batch under the lock. */
 struct outcome {
     uint64_t skipped, replaced;
     uint64_t error_at;
@@ -239,7 +239,7 @@ static void note_failure(struct outcome *outcome, const struct fb_batch *batch, 
     keep_failure(outcome->failures, &outcome->failure_count, batch->at.epoch, sample, error);
 }
 
-static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *hands,
+static void fill_sample(const struct fb_pipeline *pipeline, struct fb_worker_state *state,
                         struct fb_batch *batch, uint64_t at, struct outcome *outcome)
 {
     const struct fb_fetcher *fetcher = &pipeline->fetcher;
@@ -247,10 +247,10 @@ static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *han
     forebay_error error, second;
     int status;
 
-    hands->passing = batch->places && batch->places[at] == FB_PLACE_WANTED &&
+    state->device_keeps = batch->places && batch->places[at] == FB_PLACE_WANTED &&
                      fetcher->ranks.local_world <= 1;
-    status = fb_fetch(fetcher, hands, batch, at, &error);
-    hands->passing = false;
+    status = fb_fetch(fetcher, state, batch, at, &error);
+    state->device_keeps = false;
 
     if (!status)
         return;
@@ -262,7 +262,7 @@ static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *han
     }
     if (fb_status_is_data(status) && fetcher->on_error == FB_ON_ERROR_REPLACE) {
         note_failure(outcome, batch, sample, &error);
-        status = fb_stand_in_fetch(fetcher, hands, batch, at, &second);
+        status = fb_replacement_fetch(fetcher, state, batch, at, &second);
         if (!status) {
             outcome->replaced++;
             return;
@@ -277,7 +277,7 @@ static void fill_sample(const struct fb_pipeline *pipeline, struct fb_hands *han
 }
 
 /* Many at once where the source can; if that fails, one by one, to find out which it was. */
-static void fill_missing(const struct fb_pipeline *pipeline, struct fb_hands *hands,
+static void fill_missing(const struct fb_pipeline *pipeline, struct fb_worker_state *state,
                          struct fb_batch *batch, uint64_t from, uint64_t to,
                          struct outcome *outcome)
 {
@@ -286,16 +286,16 @@ static void fill_missing(const struct fb_pipeline *pipeline, struct fb_hands *ha
     if (fb_fetch_gathers(fetcher)) {
         forebay_error error;
 
-        if (!fb_fetch_many(fetcher, hands, batch, from, to, &error))
+        if (!fb_fetch_many(fetcher, state, batch, from, to, &error))
             return;
-        hands->hits = hands->misses = 0;
+        state->hits = state->misses = 0;
     }
     for (uint64_t at = from; at < to; at++)
-        fill_sample(pipeline, hands, batch, at, outcome);
+        fill_sample(pipeline, state, batch, at, outcome);
 }
 
 /* What the device's cache has need not be loaded. */
-static void fill_samples(const struct fb_pipeline *pipeline, struct fb_hands *hands,
+static void fill_samples(const struct fb_pipeline *pipeline, struct fb_worker_state *state,
                          struct fb_batch *batch, uint64_t from, uint64_t to,
                          struct outcome *outcome)
 {
@@ -305,7 +305,7 @@ static void fill_samples(const struct fb_pipeline *pipeline, struct fb_hands *ha
         while (end < to && (!batch->places || batch->places[end] >= FB_PLACE_WANTED))
             end++;
         if (end > from)
-            fill_missing(pipeline, hands, batch, from, end, outcome);
+            fill_missing(pipeline, state, batch, from, end, outcome);
         from = end + (end < to);
     }
 }
@@ -323,31 +323,31 @@ static void tell_locked(struct fb_batch *batch, const struct outcome *outcome)
             batch->failures[batch->failure_count++] = outcome->failures[i];
 }
 
-static void seal(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch)
+static void seal(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch)
 {
     if (batch->error_at != UINT64_MAX)
         return;
     if (batch->replaced)
-        fb_stand_in_settle(&pipeline->fetcher, hands, batch);
+        fb_replacement_commit(&pipeline->fetcher, state, batch);
     fb_batch_seal(batch, &pipeline->collation);
 }
 
-bool fb_work_make(struct fb_pipeline *pipeline, struct fb_hands *hands, struct fb_batch *batch)
+bool fb_work_make(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch)
 {
     struct outcome outcome = { .error_at = UINT64_MAX };
     forebay_error error;
     uint64_t bytes;
 
-    if (!prepare(pipeline, hands, batch, &bytes, &error))
+    if (!prepare(pipeline, state, batch, &bytes, &error))
         return false;
-    fill_samples(pipeline, hands, batch, 0, batch->count, &outcome);
+    fill_samples(pipeline, state, batch, 0, batch->count, &outcome);
     tell_locked(batch, &outcome); /* nobody else knows of it */
-    seal(pipeline, hands, batch);
+    seal(pipeline, state, batch);
     return batch->error_at == UINT64_MAX;
 }
 
 /* Samples that were claimed unseen: which they are, and where they go. */
-static bool prepare_claimed(struct fb_pipeline *pipeline, struct fb_hands *hands,
+static bool prepare_claimed(struct fb_pipeline *pipeline, struct fb_worker_state *state,
                             struct fb_batch *batch, struct outcome *outcome)
 {
     uint64_t bytes;
@@ -355,14 +355,14 @@ static bool prepare_claimed(struct fb_pipeline *pipeline, struct fb_hands *hands
     if (pipeline->used_once) /* what comes in the last epoch need not be kept */
         fb_cache_last_epoch(pipeline->options.cache,
                             batch->at.epoch + 1 == pipeline->options.epochs);
-    if (prepare(pipeline, hands, batch, &bytes, &outcome->error))
+    if (prepare(pipeline, state, batch, &bytes, &outcome->error))
         return true;
     outcome->error_at = 0;
     return false;
 }
 
 /* The next run of the batch or, `claimed`, all of it, of which not even the samples are known. */
-static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands,
+static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_worker_state *state,
                             struct fb_batch *batch, bool claimed)
 {
     uint64_t from = batch->taken, to = claimed ? batch->count
@@ -378,31 +378,31 @@ static void fill_run_locked(struct fb_pipeline *pipeline, struct fb_hands *hands
     outcome.skipped = outcome.replaced = 0;
     outcome.failure_count = 0;
     outcome.error_at = UINT64_MAX;
-    hands->hits = hands->misses = hands->copy_ns = 0;
-    bytes_before = fb_reader_bytes(hands->reader);
-    read_before = fb_reader_spent_ns(hands->reader);
-    if (!claimed || prepare_claimed(pipeline, hands, batch, &outcome))
-        fill_samples(pipeline, hands, batch, from, to, &outcome);
+    state->hits = state->misses = state->copy_ns = 0;
+    bytes_before = fb_reader_bytes(state->reader);
+    read_before = fb_reader_spent_ns(state->reader);
+    if (!claimed || prepare_claimed(pipeline, state, batch, &outcome))
+        fill_samples(pipeline, state, batch, from, to, &outcome);
     if (to - from == batch->count) { /* nobody else is at it */
         tell_locked(batch, &outcome);
-        seal(pipeline, hands, batch);
+        seal(pipeline, state, batch);
         batch->sealed = true;
     }
 
     pthread_mutex_lock(&pipeline->lock);
     if (!batch->sealed)
         tell_locked(batch, &outcome);
-    batch->hits += hands->hits;
-    batch->misses += hands->misses;
-    batch->bytes_read += fb_reader_bytes(hands->reader) - bytes_before;
+    batch->hits += state->hits;
+    batch->misses += state->misses;
+    batch->bytes_read += fb_reader_bytes(state->reader) - bytes_before;
     pipeline->figures.busy_ns += fb_now_ns() - began;
-    pipeline->figures.read_ns += fb_reader_spent_ns(hands->reader) - read_before;
-    pipeline->figures.copy_ns += hands->copy_ns;
+    pipeline->figures.read_ns += fb_reader_spent_ns(state->reader) - read_before;
+    pipeline->figures.copy_ns += state->copy_ns;
     batch->done += to - from;
     if (batch->done == batch->count && !batch->cancelled) {
         if (!batch->sealed) {
             pthread_mutex_unlock(&pipeline->lock);
-            seal(pipeline, hands, batch);
+            seal(pipeline, state, batch);
             pthread_mutex_lock(&pipeline->lock);
         }
         batch->ready = true;
@@ -430,7 +430,7 @@ void fb_work_cancel_locked(struct fb_pipeline *pipeline)
     }
 }
 
-bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
+bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_worker_state *state)
 {
     struct fb_batch *claimed;
 
@@ -443,7 +443,7 @@ bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
         struct fb_batch *batch = *fb_ring_at(pipeline, place);
 
         if (batch->taken < batch->count) {
-            fill_run_locked(pipeline, hands, batch, false);
+            fill_run_locked(pipeline, state, batch, false);
             return true;
         }
     }
@@ -451,8 +451,8 @@ bool fb_work_step_locked(struct fb_pipeline *pipeline, struct fb_hands *hands)
         return false;
     claimed = claim_batch_locked(pipeline);
     if (claimed)
-        fill_run_locked(pipeline, hands, claimed, true);
+        fill_run_locked(pipeline, state, claimed, true);
     else
-        open_batch_locked(pipeline, hands);
+        open_batch_locked(pipeline, state);
     return true;
 }

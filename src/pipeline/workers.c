@@ -54,24 +54,24 @@ static int map_scratch(struct fb_scratch *scratch, uint64_t bytes, forebay_error
     return scratch->memory ? FOREBAY_OK : FOREBAY_NO_MEMORY;
 }
 
-static int hands_fill(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_error *error)
+static int worker_state_fill(struct fb_worker_state *state, struct fb_pipeline *pipeline, forebay_error *error)
 {
     const struct fb_source *source = pipeline->options.source;
     struct fb_reader_options options = { .direct = pipeline->options.config->source_direct,
                                          .log = &pipeline->log };
-    int status = fb_reader_new(&hands->reader, &options, error);
+    int status = fb_reader_new(&state->reader, &options, error);
 
     if (!status)
-        status = map_scratch(&hands->scratch, source->scratch_bytes, error);
+        status = map_scratch(&state->scratch, source->scratch_bytes, error);
     if (!status)
-        status = map_scratch(&hands->chunk, chunk_bytes(pipeline), error);
+        status = map_scratch(&state->chunk, chunk_bytes(pipeline), error);
     if (status)
         return status;
-    hands->parts = fb_map_reserved(source->parts_max * sizeof(struct fb_part), error);
-    return hands->parts ? FOREBAY_OK : FOREBAY_NO_MEMORY;
+    state->parts = fb_map_reserved(source->parts_max * sizeof(struct fb_part), error);
+    return state->parts ? FOREBAY_OK : FOREBAY_NO_MEMORY;
 }
 
-int fb_hands_init(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_error *error)
+int fb_worker_state_init(struct fb_worker_state *state, struct fb_pipeline *pipeline, forebay_error *error)
 {
     const struct fb_source *source = pipeline->options.source;
     struct fb_budget *budget = pipeline->options.budget;
@@ -85,23 +85,23 @@ int fb_hands_init(struct fb_hands *hands, struct fb_pipeline *pipeline, forebay_
         fb_budget_refund(budget, FB_STAGE_WORKERS, outside);
         return status;
     }
-    *hands = (struct fb_hands){ .reader = NULL };
-    status = hands_fill(hands, pipeline, error);
+    *state = (struct fb_worker_state){ .reader = NULL };
+    status = worker_state_fill(state, pipeline, error);
     if (status)
-        fb_hands_release(hands, pipeline);
+        fb_worker_state_release(state, pipeline);
     return status;
 }
 
-void fb_hands_release(struct fb_hands *hands, struct fb_pipeline *pipeline)
+void fb_worker_state_release(struct fb_worker_state *state, struct fb_pipeline *pipeline)
 {
     const struct fb_source *source = pipeline->options.source;
     struct fb_budget *budget = pipeline->options.budget;
 
-    if (hands->reader)
-        fb_reader_free(hands->reader);
-    fb_unmap_reserved(hands->scratch.memory, hands->scratch.bytes);
-    fb_unmap_reserved(hands->chunk.memory, hands->chunk.bytes);
-    fb_unmap_reserved(hands->parts, source->parts_max * sizeof(struct fb_part));
+    if (state->reader)
+        fb_reader_free(state->reader);
+    fb_unmap_reserved(state->scratch.memory, state->scratch.bytes);
+    fb_unmap_reserved(state->chunk.memory, state->chunk.bytes);
+    fb_unmap_reserved(state->parts, source->parts_max * sizeof(struct fb_part));
     fb_budget_refund(budget, FB_STAGE_SCRATCH, inside_bytes(source, chunk_bytes(pipeline)));
     fb_budget_refund(budget, FB_STAGE_WORKERS, outside_bytes(source));
 }
@@ -138,7 +138,7 @@ static void *worker_main(void *argument)
     pthread_mutex_lock(&pipeline->lock);
     while (!leaves_locked(worker)) {
         worker->doing = FB_WORKER_DECODES;
-        if (!fb_work_step_locked(pipeline, &worker->hands)) {
+        if (!fb_work_step_locked(pipeline, &worker->state)) {
             worker->doing = FB_WORKER_WAITS;
             pthread_cond_wait(&pipeline->work, &pipeline->lock);
         }
@@ -151,7 +151,7 @@ static void *worker_main(void *argument)
     pthread_cond_broadcast(&pipeline->ready);
     pthread_mutex_unlock(&pipeline->lock);
 
-    fb_hands_release(&worker->hands, pipeline);
+    fb_worker_state_release(&worker->state, pipeline);
     if (abandoned) /* nobody joins it any more */
         come_back(worker);
     return NULL;
@@ -166,7 +166,7 @@ static int start_worker(struct fb_pipeline *pipeline, unsigned number, forebay_e
     if (!worker)
         return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for a worker");
     *worker = (struct fb_worker){ .pipeline = pipeline, .number = number };
-    status = fb_hands_init(&worker->hands, pipeline, error);
+    status = fb_worker_state_init(&worker->state, pipeline, error);
     if (status)
         goto fail;
     snprintf(name, sizeof(name), "forebay-%u", number);
@@ -182,7 +182,7 @@ static int start_worker(struct fb_pipeline *pipeline, unsigned number, forebay_e
     pipeline->workers[number] = NULL;
     pipeline->worker_count--;
     pthread_mutex_unlock(&pipeline->lock);
-    fb_hands_release(&worker->hands, pipeline);
+    fb_worker_state_release(&worker->state, pipeline);
 fail:
     free(worker);
     return status;
@@ -201,7 +201,7 @@ unsigned fb_pipeline_read_workers(struct fb_pipeline *pipeline, unsigned char *d
         if (!worker || worker->leaving)
             continue;
         doing[count] = (unsigned char)worker->doing;
-        if (fb_reader_busy_since_ns(worker->hands.reader))
+        if (fb_reader_busy_since_ns(worker->state.reader))
             doing[count] = FB_WORKER_READS;
         count++;
     }
@@ -218,7 +218,7 @@ void fb_pipeline_check_slow(struct fb_pipeline *pipeline)
 
         pthread_mutex_lock(&pipeline->lock);
         if (pipeline->workers[i] && !pipeline->workers[i]->leaving) {
-            struct fb_reader *reader = pipeline->workers[i]->hands.reader;
+            struct fb_reader *reader = pipeline->workers[i]->state.reader;
 
             since = fb_reader_busy_since_ns(reader);
             slow = since && fb_reader_busy_path(reader, path, sizeof(path)) &&

@@ -64,7 +64,7 @@ static struct fb_extent bin_extent(const struct fb_source *source, uint64_t unit
 /* The group that has the sample: the first one that ends behind it. */
 static uint64_t find_group(const struct bin_source *bin, uint64_t sample)
 {
-    return fb_stretch_of(bin->ends, bin->base.group_count, sample);
+    return fb_range_of(bin->ends, bin->base.group_count, sample);
 }
 
 static unsigned bin_parts(const struct fb_source *source, uint64_t sample, struct fb_part *parts)
@@ -86,7 +86,7 @@ static unsigned bin_parts(const struct fb_source *source, uint64_t sample, struc
 /* The group whose files have the unit. */
 static uint64_t find_folder(const struct bin_source *bin, uint64_t unit)
 {
-    return fb_stretch_of(bin->first_files + 1, bin->base.group_count, unit);
+    return fb_range_of(bin->first_files + 1, bin->base.group_count, unit);
 }
 
 /* Sample k of a folder has its files [k * stride, k * stride + sequence). */

@@ -270,7 +270,7 @@ static int windows_open(struct fb_source **out, const struct fb_config *config,
 /* The recording that has the sample: the first one that ends after it. */
 static uint64_t find_recording(const struct windows_source *windows, uint64_t sample)
 {
-    return fb_stretch_of(windows->ends, windows->recordings, sample);
+    return fb_range_of(windows->ends, windows->recordings, sample);
 }
 
 static unsigned windows_parts(const struct fb_source *source, uint64_t sample,

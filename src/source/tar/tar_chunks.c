@@ -79,7 +79,7 @@ void fb_chunks_close(struct fb_chunks *chunks)
     }
     fb_block_free(budget, FB_STAGE_SCRATCH, chunks->cursors, chunks->cursor_count,
                   sizeof(*chunks->cursors));
-    fb_block_free(budget, FB_STAGE_SCRATCH, chunks->memory, chunks->slot_count, FB_CHUNK_BYTES);
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunks->memory, chunks->slot_count, FB_TAR_CHUNK_BYTES);
     fb_block_free(budget, FB_STAGE_SCRATCH, chunks->slots, chunks->slot_count,
                   sizeof(*chunks->slots));
     fb_block_free(budget, FB_STAGE_INDEX, chunks->where, chunk_count(chunks),
@@ -101,7 +101,7 @@ static int count_chunks(struct fb_chunks *chunks, forebay_error *error)
         return fb_failed(error);
     for (uint64_t i = 0; i < count; i++)
         chunks->first[i + 1] =
-            chunks->first[i] + (chunks->contents[i].bytes + FB_CHUNK_BYTES - 1) / FB_CHUNK_BYTES;
+            chunks->first[i] + (chunks->contents[i].bytes + FB_TAR_CHUNK_BYTES - 1) / FB_TAR_CHUNK_BYTES;
     chunks->where = fb_block_new(chunks->budget, FB_STAGE_INDEX, chunk_count(chunks),
                                  sizeof(*chunks->where), "chunks of the shards", error);
     return chunks->where ? FOREBAY_OK : fb_failed(error);
@@ -112,7 +112,7 @@ static int count_chunks(struct fb_chunks *chunks, forebay_error *error)
 static void count_cursors(struct fb_chunks *chunks, uint64_t window)
 {
     uint64_t one = fb_unpack_bytes(window) + sizeof(struct cursor);
-    uint64_t paid = chunks->slot_count * FB_CHUNK_BYTES / 8 / one;
+    uint64_t paid = chunks->slot_count * FB_TAR_CHUNK_BYTES / 8 / one;
 
     chunks->cursor_count = (unsigned)fb_min(CURSORS_MAX, fb_max(CURSORS_MIN, paid));
     chunks->whole = chunks->slot_count * 3 / 4 / fb_max(2, chunks->cursor_count - 2);
@@ -148,13 +148,13 @@ static int open_all(struct fb_chunks *chunks, uint64_t bytes, forebay_error *err
         window = fb_max(window, chunks->contents[i].packing == FB_PACKING_ZSTD
                                     ? fb_max(1, chunks->contents[i].window)
                                     : 0);
-    chunks->slot_count = fb_max(SLOTS_MIN, fb_min(bytes / FB_CHUNK_BYTES, chunk_count(chunks)));
+    chunks->slot_count = fb_max(SLOTS_MIN, fb_min(bytes / FB_TAR_CHUNK_BYTES, chunk_count(chunks)));
     chunks->slots = fb_block_new(chunks->budget, FB_STAGE_SCRATCH, chunks->slot_count,
                                  sizeof(*chunks->slots), "reading shards in order", error);
     if (!chunks->slots)
         return fb_failed(error);
     chunks->memory = fb_block_new(chunks->budget, FB_STAGE_SCRATCH, chunks->slot_count,
-                                  FB_CHUNK_BYTES, "reading shards in order", error);
+                                  FB_TAR_CHUNK_BYTES, "reading shards in order", error);
     if (!chunks->memory)
         return fb_failed(error);
     return open_cursors(chunks, window, error);
@@ -300,14 +300,14 @@ static void slot_leave(struct fb_chunks *chunks, uint64_t number)
 
 static char *slot_memory(const struct fb_chunks *chunks, uint64_t number)
 {
-    return chunks->memory + number * FB_CHUNK_BYTES;
+    return chunks->memory + number * FB_TAR_CHUNK_BYTES;
 }
 
 static int fill(struct fb_chunks *chunks, struct cursor *cursor, uint64_t slot,
                 forebay_error *error)
 {
     uint64_t total = chunks->contents[cursor->shard].bytes, made = 0;
-    uint64_t bytes = fb_min(FB_CHUNK_BYTES, total - cursor->next * FB_CHUNK_BYTES);
+    uint64_t bytes = fb_min(FB_TAR_CHUNK_BYTES, total - cursor->next * FB_TAR_CHUNK_BYTES);
     int status =
         fb_unpack_read(cursor->unpack, slot_memory(chunks, slot), bytes, &made, error);
 
@@ -315,7 +315,7 @@ static int fill(struct fb_chunks *chunks, struct cursor *cursor, uint64_t slot,
         status = fb_fail(error, FOREBAY_BAD_DATA,
                          "the archive changed since it was indexed: unpacked it had %" PRIu64
                          " bytes, and now it ends at %" PRIu64,
-                         total, cursor->next * FB_CHUNK_BYTES + made);
+                         total, cursor->next * FB_TAR_CHUNK_BYTES + made);
     return status;
 }
 
@@ -395,7 +395,7 @@ static int cursor_fetch(struct fb_chunks *chunks, struct cursor *cursor, bool be
     if (!status && chunks->contents[cursor->shard].packing == FB_PACKING_NONE &&
         cursor->next + chunks->slot_count / 2 < wanted) { /* nobody must walk there */
         cursor->next = wanted - chunks->slot_count / 4;
-        fb_unpack_jump(cursor->unpack, cursor->next * FB_CHUNK_BYTES);
+        fb_unpack_jump(cursor->unpack, cursor->next * FB_TAR_CHUNK_BYTES);
     }
     return status ? status : advance(chunks, cursor, wanted, found, error);
 }
@@ -443,12 +443,12 @@ int fb_chunks_read(struct fb_chunks *chunks, struct fb_reader *reader, uint64_t 
                    uint64_t bytes, uint64_t offset, forebay_error *error)
 {
     for (uint64_t done = 0, step; done < bytes; done += step) {
-        uint64_t at = offset + done, inside = at % FB_CHUNK_BYTES, slot = 0;
-        int status = chunk_pin(chunks, reader, shard, at / FB_CHUNK_BYTES, &slot, error);
+        uint64_t at = offset + done, inside = at % FB_TAR_CHUNK_BYTES, slot = 0;
+        int status = chunk_pin(chunks, reader, shard, at / FB_TAR_CHUNK_BYTES, &slot, error);
 
         if (status)
             return status;
-        step = fb_min(bytes - done, FB_CHUNK_BYTES - inside);
+        step = fb_min(bytes - done, FB_TAR_CHUNK_BYTES - inside);
         memcpy((char *)into + done, slot_memory(chunks, slot) + inside, step);
         slot_leave(chunks, slot);
     }
@@ -458,11 +458,11 @@ int fb_chunks_read(struct fb_chunks *chunks, struct fb_reader *reader, uint64_t 
 bool fb_chunks_peek(struct fb_chunks *chunks, uint64_t shard, void *into, uint64_t bytes,
                     uint64_t offset)
 {
-    uint64_t chunk = chunks->first[shard] + offset / FB_CHUNK_BYTES;
-    uint64_t inside = offset % FB_CHUNK_BYTES;
+    uint64_t chunk = chunks->first[shard] + offset / FB_TAR_CHUNK_BYTES;
+    uint64_t inside = offset % FB_TAR_CHUNK_BYTES;
     uint32_t slot;
 
-    if (bytes > FB_CHUNK_BYTES - inside)
+    if (bytes > FB_TAR_CHUNK_BYTES - inside)
         return false;
     pthread_mutex_lock(&chunks->lock);
     slot = chunks->where[chunk];

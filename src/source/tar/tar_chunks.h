@@ -19,7 +19,7 @@
 #include "source/files.h"
 #include "source/tar/tar_index.h"
 
-#define FB_CHUNK_BYTES ((uint64_t)262144)
+#define FB_TAR_CHUNK_BYTES ((uint64_t)262144)
 
 struct fb_chunks;
 

@@ -153,7 +153,7 @@ static uint64_t count_windows(const struct made_source *self, uint64_t inner)
 /* The group that has the sample: the first one that ends behind it. */
 static uint64_t find_group(const struct made_source *self, uint64_t sample)
 {
-    return fb_stretch_of(self->ends, self->groups, sample);
+    return fb_range_of(self->ends, self->groups, sample);
 }
 
 static uint64_t before(const struct made_source *self, uint64_t group)
@@ -243,7 +243,7 @@ static void made_place(const struct fb_source *source, uint64_t unit, char *text
 /* The group whose units have this one. */
 static uint64_t group_of(const struct made_source *self, uint64_t inner)
 {
-    return fb_stretch_of(self->first_unit + 1, self->groups, inner);
+    return fb_range_of(self->first_unit + 1, self->groups, inner);
 }
 
 static void made_users(const struct fb_source *source, uint64_t unit, uint64_t *first,

@@ -13,7 +13,7 @@
 
 uint64_t fb_tar_shard_of(const struct fb_tar_source *tar, uint64_t sample)
 {
-    return fb_stretch_of(tar->ends, tar->files.count, sample);
+    return fb_range_of(tar->ends, tar->files.count, sample);
 }
 
 /* ---- where it lies ---- */

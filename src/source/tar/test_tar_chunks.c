@@ -17,7 +17,7 @@
 #include "source/tar/tar_chunks.h"
 
 #define SHARDS 6u
-#define SHARD_BYTES (9 * FB_CHUNK_BYTES + 1234)
+#define SHARD_BYTES (9 * FB_TAR_CHUNK_BYTES + 1234)
 #define THREADS 6u
 #define PIECE 10000u
 
@@ -142,7 +142,7 @@ static void run_all(unsigned stretch, unsigned threads)
 static void a_window_that_fits_begins_every_shard_once(void **state)
 {
     (void)state;
-    assert_int_equal(fb_chunks_open(&chunks, &files, contents, 24 * FB_CHUNK_BYTES, budget, &error),
+    assert_int_equal(fb_chunks_open(&chunks, &files, contents, 24 * FB_TAR_CHUNK_BYTES, budget, &error),
                      0);
     run_all(150, 1); /* 1.5 MB of 6 MiB */
     assert_int_equal(fb_chunks_begun(chunks), SHARDS);
@@ -155,7 +155,7 @@ static void any_number_of_threads_reads_the_same(void **state)
     (void)state;
     for (unsigned i = 0; i < 3; i++) {
         assert_int_equal(
-            fb_chunks_open(&chunks, &files, contents, i * 12 * FB_CHUNK_BYTES, budget, &error), 0);
+            fb_chunks_open(&chunks, &files, contents, i * 12 * FB_TAR_CHUNK_BYTES, budget, &error), 0);
         run_all(stretches[i], THREADS);
         fb_chunks_close(chunks);
         chunks = NULL;

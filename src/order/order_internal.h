@@ -1,13 +1,13 @@
 /*
- * inside.h -- what the files of src/order share.
+ * order_internal.h -- what the files of src/order share.
  *
  * An order is a bijection between positions and entries (samples, or places in the subset's list),
  * one for each epoch, in one of five forms; or draws with replacement. Each form is a pair of pure
  * functions. Only groups keep something that depends on the epoch: see order_group.c.
  * In here `error` is never NULL: fb_order_open sees to it.
  */
-#ifndef FB_ORDER_INSIDE_H
-#define FB_ORDER_INSIDE_H
+#ifndef FB_ORDER_INTERNAL_H
+#define FB_ORDER_INTERNAL_H
 #include "base/mix.h"
 #include "order/order.h"
 #include "order/permutation.h"
@@ -32,7 +32,7 @@ static inline uint64_t fb_order_key(uint64_t seed, enum fb_key_use use, uint64_t
 }
 
 /* ---- blocks: order_block.c */
-struct fb_blocks {
+struct fb_block_shuffle {
     uint64_t size;              /* entries in a block */
     uint64_t count;             /* blocks */
     uint64_t window;            /* blocks that are mixed */
@@ -40,17 +40,17 @@ struct fb_blocks {
     struct fb_permutation all;  /* of the blocks */
     struct fb_permutation full; /* of the entries of a full window */
 };
-struct fb_blocks_epoch {
-    const struct fb_blocks *blocks;
+struct fb_block_shuffle_epoch {
+    const struct fb_block_shuffle *blocks;
     struct fb_permutation all;
     uint64_t key;      /* of the windows */
     uint64_t short_at; /* where among the shuffled blocks the last, short one is */
 };
-void fb_blocks_init(struct fb_blocks *blocks, uint64_t entries, uint64_t block, uint64_t window);
-void fb_blocks_begin(struct fb_blocks_epoch *at, const struct fb_blocks *blocks, uint64_t seed,
+void fb_block_shuffle_init(struct fb_block_shuffle *blocks, uint64_t entries, uint64_t block, uint64_t window);
+void fb_block_shuffle_begin(struct fb_block_shuffle_epoch *at, const struct fb_block_shuffle *blocks, uint64_t seed,
                      uint64_t epoch);
-uint64_t fb_blocks_entry(const struct fb_blocks_epoch *at, uint64_t position);
-uint64_t fb_blocks_position(const struct fb_blocks_epoch *at, uint64_t entry);
+uint64_t fb_block_shuffle_entry(const struct fb_block_shuffle_epoch *at, uint64_t position);
+uint64_t fb_block_shuffle_position(const struct fb_block_shuffle_epoch *at, uint64_t entry);
 
 /* ---- groups: order_group.c */
 struct fb_groups;
@@ -174,7 +174,7 @@ struct fb_order {
     uint64_t group_count;
     struct fb_groups *groups;
     uint64_t stretch; /* positions that are mixed behind the groups; 0 or 1: none */
-    struct fb_blocks blocks;
+    struct fb_block_shuffle blocks;
     struct fb_draws draws;
     struct fb_uses *uses;       /* of the draws; NULL: next uses are not known */
     struct fb_buckets *buckets; /* NULL: none */
