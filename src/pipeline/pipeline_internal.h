@@ -34,7 +34,7 @@ struct fb_worker {
 
     /* Guarded by the pipeline's lock: */
     enum fb_worker_doing doing;
-    bool leaving;   /* done with work, its state are being released: only to be joined */
+    bool leaving;   /* done with work, its memory is being released: only to be joined */
     bool abandoned; /* close did not wait for it: it frees itself */
 };
 
