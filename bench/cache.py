@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Where a cache can pay, and what it costs where it cannot yet.
 
-    bench/cache.py [frames|jpeg|hits|steps ...] [--rounds 3] [--frames 24] [--program build/forebay]
+    bench/cache.py [frames|jpeg|tiny|hits|steps ...] [--rounds 3] [--frames 24] [--program build/forebay]
 
 frames  cold: in a memory cgroup of half the set (needs root; without, that is said and it is left out), so that
         neither the page cache nor ours can hold all. Without a cache, with ours, with lru.
 jpeg    decoded pictures, no random crop: the cache keeps them decoded. Without a cache, half of them, all.
+tiny    20,000 separate files of 1 KiB, equal and unequal ones: no cache, half of them, all. What an epoch costs,
+        hits, bytes of cache: what is lost beside `forebay pack`, which makes them shards.
 hits    everything is in the cache: scans of 1 MB, beside the same bytes copied by memcpy with as many threads.
 steps   the cache's own steps (bench/cache_ops.c): a lookup with its pin, a shrink, a hit beside memcpy.
 
@@ -93,7 +95,7 @@ def compare(args, what, contestants, once):
         row["reached"] = (name == "lru" or row["first_x"] - row["first_spread"] <= 1.3) and row[
             "same_batches"]
         rows.append(row)
-        print(f"{what:7} {name:11} {row['epoch_s']:7.3f} s an epoch, "
+        print(f"{what:12} {name:6} {row['epoch_s']:7.3f} s an epoch, "
               f"{row['disk_bytes_per_epoch'] / 1e6:6.0f} MB from disk, {row['hit_rate']:4.0%} hits of "
               f"{row['cache_mib']:5.0f} MiB; epoch 1 {row['first_x']:.2f} x no cache (spread "
               f"{row['first_spread']:.2f}) {'ok' if row['reached'] else 'MISS'}", flush=True)
@@ -150,6 +152,38 @@ def jpeg(args):
         "all": {**base, "memory.cache": "320MB"}}, once)
 
 
+def tiny_data(args, name, rows_of):
+    """Files of about 1 KiB, `rows_of(i)` points of 16 bytes each."""
+    folder = args.data / f"tiny-{name}-{args.tiny}"
+    if not folder.exists():
+        making = folder.with_suffix(".making")
+        making.mkdir(parents=True, exist_ok=True)
+        for i in range(args.tiny):
+            (making / f"{i:06d}.bin").write_bytes(
+                b"".join((i * 977 + k).to_bytes(4, "little") for k in range(4 * rows_of(i))))
+        making.rename(folder)
+    return folder
+
+
+def tiny(args):
+    def once(settings):
+        result = run(args, settings)
+        result["cold"] = 0
+        return result
+    rows = []
+    for name, rows_of in {"equal": lambda i: 64, "unequal": lambda i: 8 + i * 7919 % 113}.items():
+        folder = tiny_data(args, name, rows_of)
+        warm(folder)
+        bytes_all = sum(16 * rows_of(i) for i in range(args.tiny))
+        base = {"source.kind": "bin", "source.path": f"{folder}/*.bin", "source.dtype": "i32",
+                "batch.size": 256, "batch.collate": "ragged", "memory.budget": "256MiB"}
+        rows += compare(args, f"tiny {name}", {
+            "none": {**base, "memory.cache": "off"},
+            "half": {**base, "memory.cache": bytes_all // 2 + MIB},
+            "all": {**base, "memory.cache": 2 * bytes_all + MIB}}, once)
+    return rows
+
+
 def hits(args):
     """The last epochs of a run whose cache holds all, beside memcpy."""
     folder = make_data(args, "lidar", WORKLOADS["lidar"])
@@ -195,7 +229,7 @@ def steps(args):
     return [row]
 
 
-PARTS = {"frames": frames, "jpeg": jpeg, "hits": hits, "steps": steps}
+PARTS = {"frames": frames, "jpeg": jpeg, "tiny": tiny, "hits": hits, "steps": steps}
 
 
 def main():
@@ -204,6 +238,7 @@ def main():
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--frames", type=int, default=24, help="of 140 MB")
+    parser.add_argument("--tiny", type=int, default=20000, help="files of 1 KiB")
     parser.add_argument("--program", type=pathlib.Path,
                         default=HERE.parent / "build" / "forebay")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(

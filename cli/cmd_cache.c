@@ -223,16 +223,6 @@ static int dropped_tell(const struct dropped *dropped, bool json)
 
 /* ---- Set-up ---- */
 
-/* What a loader with memory.keep starts when it closes: not for people. */
-static int keep(const char *text)
-{
-    forebay_error error;
-
-    if (fb_cache_keeper_run(text, &error))
-        return output_failure("cache", false, &error);
-    return EXIT_DONE;
-}
-
 static int act(const char *what, const char *name, bool json)
 {
     struct state state = { .json = json };
@@ -267,8 +257,6 @@ static int run(int argc, char **argv)
     forebay_error error;
     int status = options_parse(argc, argv, table, sizeof(table) / sizeof(table[0]), &error);
 
-    if (!status && name && strcmp(what, "keep") == 0)
-        return keep(name);
     if (!status && strcmp(what, "list") != 0 && strcmp(what, "drop") != 0)
         status = fb_fail(&error, FOREBAY_BAD_USE, "'%s': expected list or drop", what);
     if (!status && name && strcmp(what, "list") == 0)

@@ -51,7 +51,7 @@ static int segment_open(struct fb_cache *cache, forebay_error *error)
 {
     forebay_error why;
 
-    if (cache->options.share == FB_SHARE_OFF || cache->options.memory)
+    if (cache->options.share == FB_SHARE_OFF)
         return private_open(cache, error);
     if (!fb_service_open(cache, &why)) {
         cache->local_bytes += FB_SERVICE_BYTES;
@@ -99,7 +99,6 @@ int fb_cache_open(struct fb_cache **out, const struct fb_cache_options *options,
     status = alive_open(cache, error);
     if (!status)
         status = segment_open(cache, error);
-    cache->options.rack = NULL; /* the caller's; the geometry has it now */
     if (status)
         goto fail;
     fb_service_look_around(cache);
@@ -137,7 +136,6 @@ void fb_cache_close(struct fb_cache *cache)
         return;
     }
     budget = cache->options.budget;
-    fb_keeper_start(cache);
     fb_service_close(cache, false);
     bytes = fb_limit_leave(cache);
     cache_free(cache);
@@ -250,11 +248,10 @@ static void pause_for(int turn)
         nanosleep(&(struct timespec){ .tv_nsec = 200000 }, NULL);
 }
 
-enum fb_cache_answer fb_cache_find_block(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
-                                         uint64_t units, uint64_t next_use, bool wait,
-                                         struct fb_cache_pin *pin)
+enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
+                                   uint64_t next_use, bool wait, struct fb_cache_pin *pin)
 {
-    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes, .items = units };
+    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes };
     uint64_t deadline = 0;
     bool lost;
 
@@ -296,12 +293,6 @@ enum fb_cache_answer fb_cache_find_block(struct fb_cache *cache, uint64_t unit, 
         }
     }
     return miss(cache);
-}
-
-enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
-                                   uint64_t next_use, bool wait, struct fb_cache_pin *pin)
-{
-    return fb_cache_find_block(cache, unit, bytes, 1, next_use, wait, pin);
 }
 
 enum fb_cache_answer fb_cache_look(struct fb_cache *cache, uint64_t unit, uint64_t *use,
@@ -379,7 +370,7 @@ static int check_range(struct fb_cache *cache, const struct fb_cache_pin *pin, u
 static uint64_t piece(const struct fb_segment *segment, const struct fb_cache_pin *pin,
                       uint64_t page, uint64_t within, uint64_t most, uint64_t *last)
 {
-    uint64_t page_bytes = fb_page_bytes(segment, page), bytes = page_bytes - within, next;
+    uint64_t page_bytes = segment->geometry.page_bytes, bytes = page_bytes - within, next;
     struct fb_cache_pin here = *pin;
 
     for (*last = here.page = page; bytes < most; *last = here.page = next, bytes += page_bytes)
@@ -393,12 +384,14 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
                       char *to, const char *from, uint64_t bytes, forebay_error *error)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t page_bytes = fb_page_bytes(segment, pin->page);
+    uint64_t page_bytes = segment->geometry.page_bytes;
     struct fb_cache_pin here = *pin;
     uint64_t skip = offset / page_bytes, within = offset % page_bytes;
     int status = check_range(cache, pin, offset, bytes, error);
 
-    while (!status && bytes) {
+    if (status)
+        return status;
+    while (bytes) {
         uint64_t part, page, last, at;
 
         if (!page_of(segment, &here, skip, &page))
@@ -408,8 +401,10 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
                            (unsigned long long)pin->unit);
         at = fb_page_at(segment, page) + within;
         part = piece(segment, pin, page, within, bytes, &last);
-        status = to ? fb_segment_get(segment, at, to, part, error)
-                    : fb_segment_put(segment, at, from, part, (pin->entry & FRESH) != 0, error);
+        if (to)
+            fb_segment_get(segment, at, to, part);
+        else
+            fb_segment_put(segment, at, from, part, (pin->entry & FRESH) != 0);
         here.page = last;
         skip = 1;
         within = 0;
@@ -417,7 +412,7 @@ static int move_bytes(struct fb_cache *cache, const struct fb_cache_pin *pin, ui
         to = to ? to + part : NULL;
         from = from ? from + part : NULL;
     }
-    return status;
+    return FOREBAY_OK;
 }
 
 int fb_cache_read(struct fb_cache *cache, const struct fb_cache_pin *pin, uint64_t offset, void *to,
@@ -450,15 +445,13 @@ static void learn_cost(struct fb_cache *cache, const struct fb_cache_pin *pin)
 void fb_cache_publish(struct fb_cache *cache, struct fb_cache_pin *pin)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t items;
 
     if (!atomic_load_explicit(cache->alive, memory_order_relaxed))
         return;
     learn_cost(cache, pin);
-    items = fb_entry_items(segment, pin->unit); /* while it is ours */
     fb_member_begin(segment, &cache->member);
     if (fb_entry_settle(segment, pin->unit, cache->member.token, FB_READY))
-        fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_IN, items);
+        fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_IN, 1);
     fb_member_end(segment, &cache->member);
 }
 
@@ -482,7 +475,7 @@ void fb_cache_done(struct fb_cache *cache, struct fb_cache_pin *pin)
 
 void fb_cache_last_epoch(struct fb_cache *cache, bool last)
 {
-    atomic_store(&cache->last_epoch, last && !cache->options.keep_s);
+    atomic_store(&cache->last_epoch, last);
 }
 
 /* ---- what is measured ---- */
@@ -496,7 +489,7 @@ uint64_t fb_cache_index_bytes(uint64_t units, bool shared)
     struct fb_layout layout;
 
     geometry.pages = geometry.entries;
-    fb_geometry_layout(&geometry, true, &layout);
+    fb_geometry_layout(&geometry, &layout);
     return fb_round_up(sizeof(struct fb_cache), OS_PAGE) + OS_PAGE + (shared ? FB_SERVICE_BYTES : 0) +
            layout.fixed_bytes + geometry.pages * layout.table_cost;
 }
@@ -509,8 +502,7 @@ void fb_report_read(const struct fb_segment *segment, struct fb_cache_report *re
         counts[i] = fb_members_total(segment, i);
     report->items = counts[FB_COUNT_ITEMS_IN] - counts[FB_COUNT_ITEMS_OUT] -
                     atomic_load(&segment->header->items_lost);
-    report->bytes = (segment->memory ? 0 : segment->layout.fixed_bytes) +
-                    fb_pages_used(segment);
+    report->bytes = segment->layout.fixed_bytes + fb_pages_used(segment);
     report->members = fb_members_count(segment);
     report->hits = counts[FB_COUNT_HITS];
     report->misses = counts[FB_COUNT_MISSES];
@@ -525,7 +517,7 @@ void fb_cache_read_report_together(struct fb_cache *cache, struct fb_cache_repor
     if (!atomic_load(cache->alive))
         return;
     fb_report_read(&cache->segment, report);
-    report->bytes += cache->segment.memory ? 0 : cache->local_bytes;
+    report->bytes += cache->local_bytes;
     report->limit_bytes = fb_limit_together(cache);
     pthread_mutex_lock(&cache->lock);
     report->share_bytes = cache->limit;
@@ -577,11 +569,6 @@ uint64_t fb_cache_shared_bytes(const struct fb_cache *cache)
     if (!fb_cache_is_shared(cache) || fstat(cache->segment.fd, &status))
         return 0;
     return (uint64_t)status.st_blocks * 512 / fb_max(1, fb_members_count(&cache->segment));
-}
-
-bool fb_cache_has_rack(const struct fb_cache *cache)
-{
-    return cache->segment.geometry.rack.sizes > 0;
 }
 
 bool fb_cache_is_shared(const struct fb_cache *cache)

@@ -1,6 +1,6 @@
 /*
- * cache.h -- which units stay. One implementation over memory given by an allocator: private,
- * shared between the processes of a job (memfd), or device memory.
+ * cache.h -- which units stay in RAM: in memory of this process alone, or in memory that the
+ * processes of a job share.
  *
  *     fb_cache_find ──▶ HIT   copy out with fb_cache_read, then fb_cache_done
  *                   ──▶ FILL  you are the one reader: fb_cache_write all bytes, then
@@ -22,24 +22,13 @@ enum fb_cache_answer { FB_CACHE_MISS, FB_CACHE_HIT, FB_CACHE_FILL };
 
 struct fb_cache;
 
-/* Data pages that lie elsewhere, in device memory: how bytes get there and back. The index stays
- * in this process; such a cache is private, and only its index is in `budget`. */
-struct fb_cache_memory {
-    void *data;
-    int (*put)(void *data, uint64_t at, const void *from, uint64_t bytes, forebay_error *error);
-    int (*get)(void *data, uint64_t at, void *to, uint64_t bytes, forebay_error *error);
-    void (*punch)(void *data, uint64_t from, uint64_t to); /* (optional) no longer needed */
-};
-
-struct fb_rack;
-
 struct fb_cache_options {
     uint64_t unit_count;
     uint64_t unit_bytes; /* of every unit if all are equal, else 0 */
     uint64_t unit_bytes_median, unit_bytes_max;
     uint64_t limit_bytes; /* index and waste included */
     int policy;           /* FB_POLICY_FILL, _NEXT_USE or _LRU: resolved, never AUTO */
-    bool steady;          /* what this member admits never takes the place of another unit (blocks) */
+    bool steady;          /* this member never evicts a unit to admit another one */
     unsigned pins_max;    /* units pinned or being filled at once by this process */
     int share;            /* FB_SHARE_* ; OFF: private memory */
     uint64_t identity;    /* which caches are the same (source, decode options, version) */
@@ -47,10 +36,7 @@ struct fb_cache_options {
     const struct fb_log *log;
     uint64_t
         job; /* members with another one follow another order; 0: not known, none in particular */
-    const struct fb_cache_memory *memory; /* NULL: this machine's */
-    uint64_t keep_s; /* stays warm for so long after the last process left; 0: does not */
     uint64_t page_bytes; /* where units are unequal; 0: a sixteenth of the median */
-    const struct fb_rack *rack; /* for tiny ones instead: pages of several sizes; or NULL */
     /* limit_bytes is of all members together: one of them has it in its ledger, and when that one
      * leaves or dies another. `budget` is then the cache's own, and sharing is a must: a member that
      * cannot join fails to open, because a private cache each would multiply the memory. */
@@ -80,10 +66,6 @@ struct fb_cache_pin {
  * a worker that holds no unfilled claim of its own. */
 enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
                                    uint64_t next_use, bool wait, struct fb_cache_pin *pin);
-/* The same for a block of `units`, which counts as so many items. */
-enum fb_cache_answer fb_cache_find_block(struct fb_cache *cache, uint64_t unit, uint64_t bytes,
-                                         uint64_t units, uint64_t next_use, bool wait,
-                                         struct fb_cache_pin *pin);
 /* For whoever knows a unit's size only after reading it: HIT with pin->bytes set, or MISS; never
  * waits for another's fill. *use: the number of this use among those of all members, from 1. */
 enum fb_cache_answer fb_cache_look(struct fb_cache *cache, uint64_t unit, uint64_t *use,
@@ -101,7 +83,7 @@ void fb_cache_abandon(struct fb_cache *cache, struct fb_cache_pin *pin);
 void fb_cache_done(struct fb_cache *cache, struct fb_cache_pin *pin);
 
 /* The last epoch, if known: fill and next-use admit nothing more, unless another job shares the
- * cache or it is kept. */
+ * cache. */
 void fb_cache_last_epoch(struct fb_cache *cache, bool last);
 /* Change this process's share of the limit; evicts down to it. Returns what was reached. */
 uint64_t fb_cache_set_limit(struct fb_cache *cache, uint64_t limit_bytes);
@@ -113,7 +95,7 @@ struct fb_cache_report {
     uint64_t hits, misses, bypasses, evictions, waits; /* of this process, or of all together */
     uint64_t members;                                  /* processes that share it now */
     uint64_t share_bytes;  /* this process's part of the limit: what fb_cache_set_limit sets */
-    uint64_t ledger_bytes; /* what of that it has taken by now: in its budget, or of a device */
+    uint64_t ledger_bytes; /* what of that it has taken by now, in its budget */
 };
 /* Of this process: items, bytes and limit are the whole cache's, the counts are its own. For an
  * epoch: the difference of two reports. [any thread] */
@@ -125,9 +107,6 @@ void fb_cache_read_lap(struct fb_cache *cache, struct fb_cache_report *report);
 /* NAN before the first use. */
 double fb_cache_hit_rate(const struct fb_cache_report *report);
 bool fb_cache_is_shared(const struct fb_cache *cache);
-bool fb_cache_has_rack(const struct fb_cache *cache); /* pages of several sizes */
-/* Might a unit of `bytes` be admitted without another's leaving? */
-bool fb_cache_has_room(struct fb_cache *cache, uint64_t bytes);
 /* This member's part, as one of several alike, of the shared memory that there really is. Memory of
  * a private cache is the process's own like any other: 0. */
 uint64_t fb_cache_shared_bytes(const struct fb_cache *cache);
@@ -148,10 +127,6 @@ struct fb_cache_listed {
 size_t fb_cache_list(struct fb_cache_listed *list, size_t most);
 /* Evict everything that nobody is using right now and give the memory back to the system. */
 int fb_cache_drop(const char *name, uint64_t *bytes, forebay_error *error);
-
-/* `forebay cache keep TEXT`, which closing a cache with keep_s starts: returns at once, in the
- * starter; the keeper itself ends here. */
-int fb_cache_keeper_run(const char *text, forebay_error *error);
 
 /* Bytes of index for `units`, all that is fixed among them: the one formula for plan and run. */
 uint64_t fb_cache_index_bytes(uint64_t units, bool shared);

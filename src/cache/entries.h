@@ -12,7 +12,6 @@
  */
 #ifndef FB_CACHE_ENTRIES_H
 #define FB_CACHE_ENTRIES_H
-#include "base/size.h"
 #include "cache/segment.h"
 
 enum fb_phase { FB_FREE, FB_FILLING, FB_READY, FB_DYING };
@@ -35,11 +34,6 @@ static inline uint64_t fb_state_member(uint64_t state)
 static inline uint64_t fb_entry_state(const struct fb_segment *segment, uint64_t unit)
 {
     return atomic_load(&segment->entries[unit].state);
-}
-/* How many items of the statistics it is: a block counts its units. */
-static inline uint64_t fb_entry_items(const struct fb_segment *segment, uint64_t unit)
-{
-    return fb_max(1, atomic_load(&segment->entries[unit].items));
 }
 /* From exactly `from` to `to`; wakes those who wait if it leaves FILLING. */
 bool fb_entry_move(struct fb_segment *segment, uint64_t unit, uint64_t from, uint64_t to);

@@ -128,8 +128,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .pins_max = PINS,
         .share = FB_SHARE_OFF,
     };
-    struct fb_census census = { .steps = { { .units = 0 } } };
-    struct fb_rack rack;
     struct play *play;
 
     if (size < 1)
@@ -139,10 +137,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     options.unit_bytes = data[0] & 4 ? 8000 : 0;
     options.policy = FB_POLICY_FILL + data[0] % 3;
-    for (uint64_t unit = 0; unit < UNITS; unit++)
-        fb_census_add(&census, 1 + unit * 40000 / UNITS);
-    fb_rack_choose(&rack, &census, data[0] & 16);
-    options.rack = data[0] & 8 ? &rack : NULL;
     options.budget = budget;
     if (fb_cache_open(&play->cache, &options, NULL))
         abort();

@@ -66,8 +66,6 @@ int fb_limit_open(struct fb_cache *cache, forebay_error *error);
 uint64_t fb_limit_together(struct fb_cache *cache);
 /* Give nothing any more and leave. Returns what is to be refunded once the memory is unmapped. */
 uint64_t fb_limit_leave(struct fb_cache *cache);
-/* The limit if this member gave all of its share. */
-uint64_t fb_limit_most(struct fb_cache *cache);
 /* Reserve room for `pages` more; false if share or budget do not allow even one. */
 bool fb_limit_grow(struct fb_cache *cache, uint64_t pages);
 /* Evict what lies in pages `from` and up, give its memory back. Returns bytes that could not go. */
@@ -88,8 +86,6 @@ int fb_service_open(struct fb_cache *cache, forebay_error *error); /* finds or m
 int fb_service_start(struct fb_cache *cache, forebay_error *error);
 void fb_service_close(struct fb_cache *cache, bool forked);
 void fb_service_look_around(struct fb_cache *cache); /* policy and jobs as they are now */
-/* ---- keep.c ---- */
-void fb_keeper_start(struct fb_cache *cache); /* if it is to be kept and nobody else has it */
 
 #define FB_SERVICE_BYTES ((uint64_t)128 * 1024) /* its stack and itself */
 #endif

@@ -13,16 +13,14 @@ uint64_t fb_limit_pages(const struct fb_cache *cache)
     return fb_segment_pages_in(&cache->segment, fb_members_given(&cache->segment));
 }
 
-/* Device memory is somebody else's ledger. */
 static bool reserve(struct fb_cache *cache, uint64_t bytes)
 {
-    return cache->options.memory ||
-           fb_budget_try_reserve(cache->options.budget, FB_STAGE_CACHE, bytes);
+    return fb_budget_try_reserve(cache->options.budget, FB_STAGE_CACHE, bytes);
 }
 
 static void refund(struct fb_cache *cache, uint64_t bytes)
 {
-    if (!cache->options.memory && bytes)
+    if (bytes)
         fb_budget_refund(cache->options.budget, FB_STAGE_CACHE, bytes);
 }
 
@@ -42,16 +40,10 @@ static uint64_t index_missing(const struct fb_cache *cache)
 
 static uint64_t give_back(void *data, uint64_t bytes);
 
-/* Pages and index of this limit. Of a device's limit nothing is spent on the index. */
+/* Pages and index of this limit. */
 static uint64_t share_of(const struct fb_cache *cache, uint64_t limit)
 {
-    uint64_t share;
-
-    if (cache->options.memory)
-        share = limit + cache->segment.layout.fixed_bytes;
-    else
-        share = limit > cache->local_bytes ? limit - cache->local_bytes : 0;
-    return share & ~(STEP_BYTES - 1);
+    return (limit - fb_min(limit, cache->local_bytes)) & ~(STEP_BYTES - 1);
 }
 
 /* ---- `together`: one member gives for all ---- */
@@ -95,7 +87,7 @@ static int check_limit(const struct fb_cache *cache, uint64_t index, forebay_err
 {
     uint64_t limit = cache->options.limit_bytes;
     uint64_t page = cache->segment.geometry.page_bytes + cache->segment.layout.table_cost;
-    uint64_t need = cache->options.memory ? page : cache->local_bytes + index + page + STEP_BYTES;
+    uint64_t need = cache->local_bytes + index + page + STEP_BYTES;
 
     if (limit >= need)
         return FOREBAY_OK;
@@ -122,12 +114,10 @@ int fb_limit_open(struct fb_cache *cache, forebay_error *error)
                                "the index of the cache", error);
     if (status)
         return status;
-    if (cache->options.memory)
-        cache->local_bytes += index; /* in this ledger for good; what is given is the device's */
     status = fb_budget_on_pressure(cache->options.budget, give_back, cache, error);
     if (status) {
         fb_budget_refund(cache->options.budget, FB_STAGE_CACHE,
-                         cache->local_bytes + (cache->options.memory ? 0 : index));
+                         cache->local_bytes + index);
         return status;
     }
     cache->limit = cache->options.limit_bytes;
@@ -158,16 +148,6 @@ static uint64_t wanted_locked(const struct fb_cache *cache, uint64_t given, uint
     if (need <= given)
         return 0;
     return fb_min(room, fb_round_up(need - given, STEP_BYTES));
-}
-
-uint64_t fb_limit_most(struct fb_cache *cache)
-{
-    uint64_t bytes;
-
-    pthread_mutex_lock(&cache->lock);
-    bytes = fb_members_given(&cache->segment) + cache->share - fb_min(cache->share, cache->given);
-    pthread_mutex_unlock(&cache->lock);
-    return fb_segment_pages_in(&cache->segment, bytes);
 }
 
 bool fb_limit_grow(struct fb_cache *cache, uint64_t pages)
@@ -233,7 +213,7 @@ uint64_t fb_limit_trim(struct fb_cache *cache, uint64_t from)
     for (uint64_t page = end; page > from; page--) {
         if (hold(cache, page - 1))
             continue;
-        stuck += fb_page_bytes(&cache->segment, page - 1) + cache->segment.layout.table_cost;
+        stuck += cache->segment.geometry.page_bytes + cache->segment.layout.table_cost;
         punch_run(cache, page, end);
         end = page - 1;
     }
@@ -286,7 +266,7 @@ static uint64_t give_back(void *data, uint64_t bytes)
     struct fb_cache *cache = data;
     uint64_t given;
 
-    if (!atomic_load(cache->alive) || cache->options.memory)
+    if (!atomic_load(cache->alive))
         return 0;
     pthread_mutex_lock(&cache->lock);
     given = cache->given;
@@ -414,5 +394,5 @@ uint64_t fb_limit_leave(struct fb_cache *cache)
     /* The others take over what their shares allow and evict the rest within a tick; alone, the
      * memory goes with the mapping. */
     fb_member_leave(&cache->segment, &cache->member);
-    return cache->local_bytes + (cache->options.memory ? 0 : all);
+    return cache->local_bytes + all;
 }

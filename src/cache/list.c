@@ -105,7 +105,6 @@ int fb_cache_drop(const char *name, uint64_t *bytes, forebay_error *error)
         free(cache);
         return status;
     }
-    atomic_fetch_add(&cache->segment.header->drops, 1);
     before = fb_pages_used(&cache->segment);
     fb_limit_trim(cache, 0);
     *bytes = before - fb_min(before, fb_pages_used(&cache->segment));

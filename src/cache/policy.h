@@ -22,7 +22,6 @@ struct fb_candidate {
     uint64_t unit;
     uint64_t when; /* lru: last use; next-use: next use, UINT64_MAX: not known */
     uint64_t bytes;
-    uint64_t items; /* it counts as: a block of so many units; 0 is 1 */
     uint64_t page; /* one of its pages, of a resident */
 };
 

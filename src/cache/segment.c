@@ -32,16 +32,12 @@ uint64_t fb_cache_units_covered(uint64_t units, uint64_t limit)
     return fb_min(fb_min(units, fb_max(affordable, 1)), FB_UNITS_MAX);
 }
 
-static uint64_t pages_wanted(const struct fb_geometry *geometry, const struct fb_rack_map *map,
+static uint64_t pages_wanted(const struct fb_geometry *geometry,
                              const struct fb_cache_options *options)
 {
     uint64_t bytes = fb_max(memory_of_host(), options->limit_bytes);
     uint64_t most = fb_min(bytes / geometry->page_bytes + 1, FB_UNITS_MAX), each = 1, all;
 
-    if (geometry->rack.rising)
-        return fb_rack_pages_in(map, bytes, 0);
-    if (geometry->rack.sizes) /* more than there are units, so that those of each size have room */
-        return fb_min(geometry->entries + geometry->entries / 8 + FB_RACK_PAGES, most);
     if (geometry->chained)
         each =
             fb_max(options->unit_bytes_max, options->unit_bytes_median) / geometry->page_bytes + 1;
@@ -72,25 +68,18 @@ int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_optio
                                             : page_for(options->unit_bytes_median),
         .rows = shared ? FB_ROWS_MAX : 1,
         .pins = (uint32_t)fb_min(fb_max(options->pins_max, shared ? 64 : 1), FB_PINS_MAX),
-        .chained = options->unit_bytes == 0 && !options->rack,
+        .chained = options->unit_bytes == 0,
         .policy = (uint32_t)options->policy,
     };
     struct fb_layout layout;
-    struct fb_rack_map map;
 
     if (!options->unit_count)
         return fb_fail(error, FOREBAY_BAD_USE, "cache: there are no units to keep");
-    if (options->rack && !options->unit_bytes) {
-        if (!fb_rack_map_make(options->rack, &map))
-            return fb_fail(error, FOREBAY_BAD_USE, "cache: pages of these sizes cannot be");
-        chosen.rack = *options->rack;
-        chosen.page_bytes = fb_rack_mean(&map);
-    }
     if (chosen.page_bytes > PAGE_BYTES_MAX)
         return fb_fail(error, FOREBAY_OVER_BUDGET, "cache: units of %llu bytes are too large",
                        (unsigned long long)chosen.page_bytes);
-    chosen.pages = pages_wanted(&chosen, &map, options);
-    if (!fb_geometry_layout(&chosen, !options->memory, &layout))
+    chosen.pages = pages_wanted(&chosen, options);
+    if (!fb_geometry_layout(&chosen, &layout))
         return fb_fail(error, FOREBAY_OVER_BUDGET,
                        "cache: %llu units with pages of %llu bytes are more than can be addressed",
                        (unsigned long long)chosen.entries, (unsigned long long)chosen.page_bytes);
@@ -99,8 +88,7 @@ int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_optio
 }
 
 /* All sums stay far below 2^64: every factor was checked against its maximum. */
-bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
-                        struct fb_layout *layout)
+bool fb_geometry_layout(const struct fb_geometry *geometry, struct fb_layout *layout)
 {
     uint64_t words = (geometry->pages + 63) / 64, at, data_bytes;
 
@@ -110,12 +98,6 @@ bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
         !geometry->pins || geometry->pins > FB_PINS_MAX || geometry->chained > 1 ||
         !fb_mul(geometry->pages, geometry->page_bytes, &data_bytes) || data_bytes >> 62)
         return false;
-    layout->rack = (struct fb_rack_map){ .rack = { .sizes = 0 } };
-    if (geometry->rack.sizes) {
-        if (geometry->chained || !fb_rack_map_make(&geometry->rack, &layout->rack))
-            return false;
-        data_bytes = fb_rack_at(&layout->rack, geometry->pages);
-    }
     layout->rows_at = fb_round_up(sizeof(struct fb_header), 128);
     layout->pins_at = layout->rows_at + geometry->rows * sizeof(struct fb_row);
     layout->entries_at = fb_round_up(
@@ -131,7 +113,7 @@ bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
     layout->summary_at = at;
     at = fb_round_up(at + (words + 63) / 64 * sizeof(uint64_t), OS_PAGE);
     layout->data_at = fb_round_up(at, 2 * FB_MIB);
-    layout->total = layout->data_at + (data_inside ? fb_round_up(data_bytes, OS_PAGE) : 0);
+    layout->total = layout->data_at + fb_round_up(data_bytes, OS_PAGE);
     /* Each of the four tables of pages ends somewhere inside a page of the system. */
     layout->fixed_bytes = layout->owners_at + 4 * OS_PAGE;
     layout->table_cost = sizeof(uint32_t) * (1 + geometry->chained) + 1;
@@ -141,10 +123,7 @@ bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
 /* Pages that do not divide the system's end inside one. */
 static uint64_t ragged(const struct fb_segment *segment)
 {
-    return segment->memory || (segment->geometry.page_bytes % segment->grain == 0 &&
-                               !segment->geometry.rack.sizes)
-               ? 0
-               : segment->grain - 1;
+    return segment->geometry.page_bytes % segment->grain == 0 ? 0 : segment->grain - 1;
 }
 
 uint64_t fb_segment_pages_in(const struct fb_segment *segment, uint64_t bytes)
@@ -155,10 +134,7 @@ uint64_t fb_segment_pages_in(const struct fb_segment *segment, uint64_t bytes)
     if (bytes <= fixed)
         return 0;
     bytes -= fixed;
-    return fb_min(segment->geometry.rack.sizes
-                      ? fb_rack_pages_in(&segment->layout.rack, bytes, segment->layout.table_cost)
-                      : bytes / each,
-                  segment->geometry.pages);
+    return fb_min(bytes / each, segment->geometry.pages);
 }
 
 uint64_t fb_segment_bytes_for(const struct fb_segment *segment, uint64_t pages)
@@ -206,22 +182,16 @@ void fb_segment_release(struct fb_segment *segment, bool forked)
     segment->fd = -1;
 }
 
-int fb_segment_get(struct fb_segment *segment, uint64_t at, void *to, uint64_t bytes,
-                   forebay_error *error)
+void fb_segment_get(const struct fb_segment *segment, uint64_t at, void *to, uint64_t bytes)
 {
-    if (segment->memory)
-        return segment->memory->get(segment->memory->data, at, to, bytes, error);
     fb_copy_past(to, segment->data + at, bytes);
-    return FOREBAY_OK;
 }
 
-int fb_segment_put(struct fb_segment *segment, uint64_t at, const void *from, uint64_t bytes,
-                   bool fresh, forebay_error *error)
+void fb_segment_put(struct fb_segment *segment, uint64_t at, const void *from, uint64_t bytes,
+                    bool fresh)
 {
     uint64_t offset = segment->layout.data_at + at, done = 0;
 
-    if (segment->memory)
-        return segment->memory->put(segment->memory->data, at, from, bytes, error);
     /* Writing makes the pages without a fault each: twice as fast as through the mapping. What a
      * write cannot do (no memory, a signal) the mapping does. */
     while (fresh && segment->fd >= 0 && done < bytes) {
@@ -233,5 +203,4 @@ int fb_segment_put(struct fb_segment *segment, uint64_t at, const void *from, ui
         done += (uint64_t)wrote;
     }
     memcpy(segment->data + at + done, (const char *)from + done, bytes - done);
-    return FOREBAY_OK;
 }

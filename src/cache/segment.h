@@ -14,10 +14,9 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
-#include "cache/rack.h"
 
 #define FB_SEGMENT_MAGIC 0x6568636165626f66u
-#define FB_SEGMENT_VERSION 4u
+#define FB_SEGMENT_VERSION 5u
 #define FB_UNITS_MAX ((uint64_t)1 << 31)
 #define FB_ROWS_MAX 256u /* members of one cache: a row number is eight bits */
 #define FB_PINS_MAX 1024u
@@ -26,12 +25,11 @@
 /* What decides where everything lies. */
 struct fb_geometry {
     uint64_t entries;    /* units 0 .. entries - 1 can be kept */
-    uint64_t page_bytes; /* one unit's, if all are equal; else a part of one, or a rack's mean */
+    uint64_t page_bytes; /* one unit's, if all are equal; else a part of one */
     uint64_t pages;      /* that the area has room for; the limit decides how many are used */
     uint32_t rows, pins; /* members; pins of each */
     uint32_t chained;    /* 1: a unit may have several pages */
     uint32_t policy;
-    struct fb_rack rack; /* pages of several sizes, if it has any */
 };
 
 /* Where it lies: made from the geometry, never stored. */
@@ -40,7 +38,6 @@ struct fb_layout {
     uint64_t total;
     uint64_t fixed_bytes; /* taken whatever the limit: header, rows, pins, entries, ragged ends */
     uint64_t table_cost;  /* of a page: its owner, link and bits */
-    struct fb_rack_map rack;
 };
 
 struct fb_header {
@@ -53,7 +50,6 @@ struct fb_header {
     _Atomic uint64_t reach;      /* pages ever used: nobody looks further */
     _Atomic uint64_t touched;    /* pages from here on hold no memory: never written, or punched */
     _Atomic uint64_t items_lost; /* correction of the rows' counters after deaths */
-    _Atomic uint64_t drops;      /* how often it was dropped: then a keeper leaves */
     _Atomic uint64_t giver;      /* `together`: token of the member that gives for all, | 1 */
     _Atomic uint64_t wanted;     /* `together`: the limit as it was last set */
     _Atomic uint64_t uses;       /* fb_cache_look: of all members */
@@ -93,7 +89,7 @@ struct fb_entry {
     _Atomic uint64_t when; /* lru: last use; next-use: next use */
     _Atomic uint64_t bytes;
     _Atomic uint32_t head; /* its first page */
-    _Atomic uint32_t items; /* a block: its units; 0 and 1 are 1 */
+    uint32_t spare;
 };
 
 /* This process's view. */
@@ -104,7 +100,6 @@ struct fb_segment {
     int fd;         /* -1: private */
     uint64_t grain; /* memory comes in such steps: 4 KiB, or huge pages */
     uint64_t id;
-    const struct fb_cache_memory *memory; /* data pages lie elsewhere (a device); or NULL */
     struct fb_header *header;
     struct fb_row *rows;
     _Atomic uint64_t *pins; /* rows x pins */
@@ -112,30 +107,19 @@ struct fb_segment {
     _Atomic uint32_t *owners, *links;
     _Atomic uint64_t *bits, *summary;
     char *data;
-    _Atomic uint64_t free_hints[FB_RACK_SIZES]; /* mixed: a page of each size that may be free */
 };
 
-/* Where a page's data begin, and how many bytes it has. */
+/* Where a page's data begin. */
 static inline uint64_t fb_page_at(const struct fb_segment *segment, uint64_t page)
 {
-    return segment->geometry.rack.sizes ? fb_rack_at(&segment->layout.rack, page)
-                                        : page * segment->geometry.page_bytes;
-}
-
-static inline uint64_t fb_page_bytes(const struct fb_segment *segment, uint64_t page)
-{
-    const struct fb_rack_map *map = &segment->layout.rack;
-
-    return segment->geometry.rack.sizes ? map->rack.bytes[fb_rack_size_at(map, page)]
-                                        : segment->geometry.page_bytes;
+    return page * segment->geometry.page_bytes;
 }
 
 /* The geometry for these options; `shared` has rows for many members. */
 int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_options *options,
                        bool shared, forebay_error *error);
 /* Are these numbers possible, and where does everything lie? False for garbage. */
-bool fb_geometry_layout(const struct fb_geometry *geometry, bool data_inside,
-                        struct fb_layout *layout);
+bool fb_geometry_layout(const struct fb_geometry *geometry, struct fb_layout *layout);
 /* Pages that fit if the members together give `bytes`. */
 uint64_t fb_segment_pages_in(const struct fb_segment *segment, uint64_t bytes);
 uint64_t fb_segment_bytes_for(const struct fb_segment *segment, uint64_t pages);
@@ -157,8 +141,7 @@ void fb_segment_release(struct fb_segment *segment, bool forked);
 /* Give the memory of data bytes [from, to) back to the system. */
 void fb_segment_punch(struct fb_segment *segment, uint64_t from, uint64_t to);
 /* Copy into and out of the data area; `fresh`: never written since it was punched. */
-int fb_segment_put(struct fb_segment *segment, uint64_t at, const void *from, uint64_t bytes,
-                   bool fresh, forebay_error *error);
-int fb_segment_get(struct fb_segment *segment, uint64_t at, void *to, uint64_t bytes,
-                   forebay_error *error);
+void fb_segment_put(struct fb_segment *segment, uint64_t at, const void *from, uint64_t bytes,
+                    bool fresh);
+void fb_segment_get(const struct fb_segment *segment, uint64_t at, void *to, uint64_t bytes);
 #endif

@@ -13,14 +13,14 @@ int fb_segment_private_new(struct fb_segment *segment, const struct fb_geometry 
 {
     bool huge = options->limit_bytes >= HUGE_FROM;
 
-    *segment = (struct fb_segment){ .geometry = *geometry, .fd = -1, .memory = options->memory };
-    fb_geometry_layout(geometry, !options->memory, &segment->layout);
+    *segment = (struct fb_segment){ .geometry = *geometry, .fd = -1 };
+    fb_geometry_layout(geometry, &segment->layout);
     segment->base = fb_map_reserved(segment->layout.total, error);
     /* Where the system promises no more than it has, room to grow cannot be had. */
     if (!segment->base) {
         segment->geometry.pages =
             fb_min(geometry->pages, options->limit_bytes / geometry->page_bytes + 1);
-        fb_geometry_layout(&segment->geometry, !options->memory, &segment->layout);
+        fb_geometry_layout(&segment->geometry, &segment->layout);
         segment->base = fb_map_reserved(segment->layout.total, error);
     }
     if (!segment->base)

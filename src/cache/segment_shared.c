@@ -43,7 +43,7 @@ int fb_segment_shared_new(struct fb_segment *segment, const struct fb_geometry *
     int status;
 
     *segment = (struct fb_segment){ .geometry = *geometry };
-    fb_geometry_layout(geometry, true, &segment->layout);
+    fb_geometry_layout(geometry, &segment->layout);
     segment->fd = memfd_create("forebay-cache", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (segment->fd < 0)
         return fb_fail_errno(error, FOREBAY_NO_MEMORY, "cache: no shared memory");
@@ -74,7 +74,7 @@ static int check(int fd, struct fb_header *header, struct fb_layout *layout, for
         return fb_fail(error, FOREBAY_BAD_DATA, "cache: shared memory that is not sealed");
     if (pread(fd, header, sizeof(*header), 0) != sizeof(*header) ||
         header->magic != FB_SEGMENT_MAGIC || header->version != FB_SEGMENT_VERSION ||
-        !header->ready || !fb_geometry_layout(&header->geometry, true, layout) ||
+        !header->ready || !fb_geometry_layout(&header->geometry, layout) ||
         (uint64_t)status.st_size != layout->total)
         return fb_fail(error, FOREBAY_BAD_DATA,
                        "cache: the shared memory is damaged or of another version of forebay");
@@ -99,17 +99,11 @@ void fb_segment_punch(struct fb_segment *segment, uint64_t from, uint64_t to)
 {
     uint64_t start = fb_round_up(from, 4 * FB_KIB), end = to & ~(4 * FB_KIB - 1);
 
-    if (segment->memory) {
-        if (segment->memory->punch)
-            segment->memory->punch(segment->memory->data, from, to);
-    } else if (start >= end) {
-        return; /* inside one page of the system, which a neighbour may use */
-    } else if (segment->fd >= 0) {
-        /* Our own view first, all at once: the hole is then punched twice as fast. */
-        madvise(segment->data + start, end - start, MADV_DONTNEED);
+    if (start >= end)
+        return; /* inside one page of the system, which another unit may use */
+    /* Our own view first, all at once: the hole is then punched twice as fast. */
+    madvise(segment->data + start, end - start, MADV_DONTNEED);
+    if (segment->fd >= 0)
         fallocate(segment->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                   (off_t)(segment->layout.data_at + start), (off_t)(end - start));
-    } else {
-        madvise(segment->data + start, end - start, MADV_DONTNEED);
-    }
 }

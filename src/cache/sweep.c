@@ -90,7 +90,7 @@ static bool recount(struct fb_segment *segment)
     out = fb_members_total(segment, FB_COUNT_ITEMS_OUT);
     for (uint64_t unit = 0; unit < segment->geometry.entries; unit++) {
         if (fb_entry_state(segment, unit) == FB_READY)
-            items += fb_entry_items(segment, unit);
+            items++;
         if (unit % ROUND == 0 && fb_members_total(segment, FB_COUNT_BEGUN) != begun)
             return false;
     }

@@ -264,7 +264,7 @@ static void a_limit_too_small_for_one_unit_is_an_error_in_words(void **state)
 
 /* ---- threads ---- */
 
-enum sizes { EQUAL, CHAINS, RACK };
+enum sizes { EQUAL, CHAINS };
 
 struct crowd {
     struct fb_cache *cache;
@@ -328,8 +328,6 @@ static void crowd_run(int policy, enum sizes sizes, unsigned resizes)
 {
     struct fb_budget *budget = budget_of(MUCH);
     struct fb_cache_options options = options_of(budget, policy, 300, sizes ? 0 : 5000, FB_MIB);
-    struct fb_census census = { .steps = { { .units = 0 } } };
-    struct fb_rack rack;
     struct crowd crowd = { .units = 300,
                            .uses = resizes ? UINT64_MAX : 3000,
                            .sizes = sizes,
@@ -338,10 +336,6 @@ static void crowd_run(int policy, enum sizes sizes, unsigned resizes)
 
     options.unit_bytes_median = 10000;
     options.unit_bytes_max = 21000;
-    for (uint64_t unit = 0; unit < crowd.units; unit++)
-        fb_census_add(&census, size_of(sizes, unit));
-    fb_rack_choose(&rack, &census, policy == FB_POLICY_FILL);
-    options.rack = sizes == RACK ? &rack : NULL;
     crowd.cache = open_of(&options);
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, use_many, &crowd), 0);
@@ -369,7 +363,7 @@ static void many_threads_see_only_whole_units(void **state)
 
     (void)state;
     for (size_t i = 0; i < 3; i++)
-        for (int sizes = EQUAL; sizes <= RACK; sizes++)
+        for (int sizes = EQUAL; sizes <= CHAINS; sizes++)
             crowd_run(policies[i], (enum sizes)sizes, 0);
 }
 
@@ -380,7 +374,7 @@ static void the_limit_may_change_at_any_time(void **state)
     (void)state;
     crowd_run(FB_POLICY_LRU, EQUAL, resizes);
     crowd_run(FB_POLICY_FILL, CHAINS, resizes);
-    crowd_run(FB_POLICY_NEXT_USE, RACK, resizes);
+    crowd_run(FB_POLICY_NEXT_USE, CHAINS, resizes);
 }
 
 /* ---- waiting, forking, garbage ---- */
@@ -472,46 +466,6 @@ static void a_damaged_chain_is_an_error_not_a_crash(void **state)
     fb_budget_free(budget);
 }
 
-static int device_put(void *data, uint64_t at, const void *from, uint64_t bytes,
-                      forebay_error *error)
-{
-    (void)error;
-    memcpy((char *)data + at, from, bytes);
-    return 0;
-}
-
-static int device_get(void *data, uint64_t at, void *to, uint64_t bytes, forebay_error *error)
-{
-    (void)error;
-    memcpy(to, (char *)data + at, bytes);
-    return 0;
-}
-
-static void pages_may_lie_in_a_device(void **state)
-{
-    struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_memory memory = { .data = malloc(20 * 5100),
-                                      .put = device_put,
-                                      .get = device_get };
-    struct fb_cache_options options = options_of(budget, FB_POLICY_LRU, 100, 5000, 20 * 5005);
-    struct fb_cache_report report;
-    struct fb_cache *cache;
-
-    (void)state;
-    options.memory = &memory;
-    cache = open_of(&options);
-    for (uint64_t unit = 0; unit < 60; unit++)
-        assert_int_equal(use(cache, unit, 5000, 0), FB_CACHE_FILL);
-    fb_cache_read_report(cache, &report);
-    assert_true(report.items >= 19 && report.items <= 20);
-    assert_int_equal(report.limit_bytes, 20 * 5005);
-    assert_true(in_ledger(budget) < 65536); /* the index alone */
-    assert_int_equal(use(cache, 59, 5000, 0), FB_CACHE_HIT);
-    fb_cache_close(cache);
-    fb_budget_free(budget);
-    free(memory.data);
-}
-
 /* Printed, never judged: the machine may be busy. */
 static void what_a_lookup_costs(void **state)
 {
@@ -554,7 +508,6 @@ int main(void)
         cmocka_unit_test(who_waits_gets_what_the_other_has_read),
         cmocka_unit_test(a_child_finds_nothing_and_breaks_nothing),
         cmocka_unit_test(a_damaged_chain_is_an_error_not_a_crash),
-        cmocka_unit_test(pages_may_lie_in_a_device),
         cmocka_unit_test(what_a_lookup_costs),
     };
 

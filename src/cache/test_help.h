@@ -74,7 +74,7 @@ static inline uint64_t limit_for(uint64_t units, uint64_t unit_bytes, uint64_t h
     struct fb_layout layout;
 
     assert_int_equal(fb_geometry_choose(&geometry, &options, false, NULL), 0);
-    assert_true(fb_geometry_layout(&geometry, true, &layout));
+    assert_true(fb_geometry_layout(&geometry, &layout));
     return fb_round_up(sizeof(struct fb_cache), 4096) + 4096 + layout.fixed_bytes +
            fb_round_up(held * (unit_bytes + layout.table_cost) + (unit_bytes % 4096 ? 4095 : 0), 4096);
 }

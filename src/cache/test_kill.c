@@ -26,19 +26,6 @@ static uint64_t size_of(uint64_t unit)
     return 1000 + unit * 613 % 30000;
 }
 
-static enum { CHAINS, MIXED, RISING } pages; /* a rack has pages of several sizes */
-
-static const struct fb_rack *rack(void)
-{
-    static struct fb_rack made;
-    struct fb_census census = { .steps = { { .units = 0 } } };
-
-    for (uint64_t unit = 0; unit < UNITS; unit++)
-        fb_census_add(&census, size_of(unit));
-    fb_rack_choose(&made, &census, pages == RISING);
-    return &made;
-}
-
 static struct fb_cache_options options_for(struct fb_budget *budget, uint64_t identity,
                                            uint64_t limit)
 {
@@ -46,7 +33,6 @@ static struct fb_cache_options options_for(struct fb_budget *budget, uint64_t id
 
     options.unit_bytes_median = 16000;
     options.unit_bytes_max = 31000;
-    options.rack = pages == CHAINS ? NULL : rack();
     options.share = FB_SHARE_JOB;
     options.identity = identity;
     return options;
@@ -450,69 +436,7 @@ static void one_process_reads_and_the_others_wait(void **state)
     fb_budget_free(budget);
 }
 
-/* The test is the command itself: see main. */
-static void a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped(void **state)
-{
-    struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_options options = options_for(budget, fresh_identity(), 4 * FB_MIB);
-    struct fb_cache *cache;
-    struct fb_cache_pin pin;
-    char name[FB_NAME_TEXT];
-    uint64_t bytes, id, deadline;
-    int memory, status;
-
-    (void)state;
-    options.keep_s = 60;
-    cache = open_of(&options);
-    for (uint64_t unit = 0; unit < 20; unit++)
-        use_one(cache, unit);
-    fb_cache_close(cache);
-    cache = open_of(&options); /* the next run: the keeper leaves, what it has stays */
-    wait_for_members(cache, 1);
-    for (uint64_t unit = 0; unit < 20; unit++) {
-        assert_int_equal(fb_cache_find(cache, unit, size_of(unit), 0, true, &pin), FB_CACHE_HIT);
-        fb_cache_done(cache, &pin);
-    }
-    fb_cache_name(cache, name);
-    fb_cache_close(cache);
-    deadline = fb_now_ns() + 10000000000u;
-    while ((status = fb_cache_drop(name, &bytes, NULL)) == FOREBAY_MISSING &&
-           fb_now_ns() < deadline) { /* the keeper is there, but may not answer yet */
-    }
-    assert_int_equal(status, 0);
-    assert_true(bytes > 0);
-    while ((memory = fb_rendezvous_ask_all(name, 100, &id)) >= 0 && fb_now_ns() < deadline)
-        close(memory);
-    assert_int_equal(memory, -1); /* the keeper is gone, and all with it */
-    fb_budget_free(budget);
-}
-
-static int use_mixed(void **state)
-{
-    (void)state;
-    pages = MIXED;
-    return 0;
-}
-
-static int use_rising(void **state)
-{
-    (void)state;
-    pages = RISING;
-    return 0;
-}
-
-static int use_chains(void **state)
-{
-    (void)state;
-    pages = CHAINS;
-    return 0;
-}
-
-#define TEST_RACKS(name)                                              \
-    { #name "_in_a_mixed_rack", name, use_mixed, use_chains, NULL },  \
-    { #name "_in_a_rising_rack", name, use_rising, use_chains, NULL }
-
-int main(int argc, char **argv)
+int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(killing_any_process_at_any_instant_harms_nobody),
@@ -523,16 +447,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_stopped_member_holds_nobody_up_for_more_than_a_second),
         cmocka_unit_test(a_child_that_inherits_a_shared_cache_is_no_member),
         cmocka_unit_test(one_process_reads_and_the_others_wait),
-        cmocka_unit_test(a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped),
-        TEST_RACKS(killing_any_process_at_any_instant_harms_nobody),
-        TEST_RACKS(a_death_lowers_the_limit_and_the_survivors_follow),
-        TEST_RACKS(one_process_reads_and_the_others_wait),
-        TEST_RACKS(a_kept_cache_is_warm_for_the_next_run_and_can_be_dropped),
     };
 
-    if (argc == 4 && strcmp(argv[1], "cache") == 0)
-        return fb_cache_keeper_run(argv[3], NULL) ? 2 : 0;
-    setenv("FOREBAY_PROGRAM", "/proc/self/exe", 1);
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (board == MAP_FAILED)
         return 77;

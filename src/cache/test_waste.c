@@ -15,10 +15,10 @@ static double index_of(uint64_t unit_bytes, uint64_t median, bool shared, bool t
     struct fb_layout few, many;
 
     assert_int_equal(fb_geometry_choose(&geometry, &options, shared, NULL), 0);
-    assert_true(fb_geometry_layout(&geometry, true, &few));
+    assert_true(fb_geometry_layout(&geometry, &few));
     options.unit_count *= 2;
     assert_int_equal(fb_geometry_choose(&geometry, &options, shared, NULL), 0);
-    assert_true(fb_geometry_layout(&geometry, true, &many));
+    assert_true(fb_geometry_layout(&geometry, &many));
     return (double)(many.fixed_bytes - few.fixed_bytes) / 100000 +
            (tables ? (double)many.table_cost : 0);
 }
@@ -70,7 +70,7 @@ static void units_of_every_size_waste_little(void **state)
         if (waste_of(mean) > 0.05)
             fail_msg("units of about %llu bytes waste %.1f %%", (unsigned long long)mean,
                      100 * waste_of(mean));
-    /* Sources keep smaller ones in blocks (blocks.h) where these need not go one by one. */
+    /* Smaller ones cost more: `forebay pack` makes shards of them. */
     assert_true(waste_of(4096) < 0.075);
     assert_true(waste_of(1024) < 0.15);
     assert_true(waste_of(256) < 0.32);
@@ -99,36 +99,12 @@ static void unequal_units_waste_little(void **state)
     fb_budget_free(budget);
 }
 
-static void a_block_counts_as_its_units(void **state)
-{
-    struct fb_budget *budget = budget_of(MUCH);
-    struct fb_cache_options options = options_of(budget, FB_POLICY_LRU, 9, 4096,
-                                                 limit_for(9, 4096, 2));
-    struct fb_cache *cache = open_of(&options);
-    struct fb_cache_report report;
-    struct fb_cache_pin pin;
-
-    (void)state;
-    for (uint64_t unit = 0; unit < 3; unit++) {
-        assert_int_equal(fb_cache_find_block(cache, unit, 4096, 7 + unit, 0, false, &pin),
-                         FB_CACHE_FILL);
-        fb_cache_publish(cache, &pin);
-        fb_cache_done(cache, &pin);
-    }
-    fb_cache_read_report(cache, &report);
-    assert_int_equal(report.items, 8 + 9);
-    assert_int_equal(report.evictions, 7);
-    fb_cache_close(cache);
-    fb_budget_free(budget);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_index_takes_at_most_48_bytes_a_unit),
         cmocka_unit_test(unequal_units_waste_little),
         cmocka_unit_test(units_of_every_size_waste_little),
-        cmocka_unit_test(a_block_counts_as_its_units),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,7 +45,7 @@ static void free_chain(struct fb_segment *segment, uint64_t unit, uint64_t count
 static bool evict(struct fb_cache *cache, uint64_t unit)
 {
     struct fb_segment *segment = &cache->segment;
-    uint64_t dying = FB_DYING | cache->member.token, whole = dying | FB_WHOLE, items;
+    uint64_t dying = FB_DYING | cache->member.token, whole = dying | FB_WHOLE;
 
     if (!fb_entry_move(segment, unit, FB_READY, whole))
         return false;
@@ -55,11 +55,10 @@ static bool evict(struct fb_cache *cache, uint64_t unit)
     }
     if (!fb_entry_move(segment, unit, whole, dying))
         return false; /* only if the area is damaged */
-    items = fb_entry_items(segment, unit);
     free_chain(segment, unit, fb_pages_for(segment, atomic_load(&segment->entries[unit].bytes)));
     fb_entry_move(segment, unit, dying, FB_FREE);
-    fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_OUT, items);
-    fb_member_count(segment, &cache->member, FB_COUNT_EVICTIONS, items);
+    fb_member_count(segment, &cache->member, FB_COUNT_ITEMS_OUT, 1);
+    fb_member_count(segment, &cache->member, FB_COUNT_EVICTIONS, 1);
     return true;
 }
 
@@ -109,67 +108,26 @@ static bool candidate_at(const struct fb_segment *segment, uint64_t page,
     return true;
 }
 
-/* Pages below `limit` of which a newcomer may have one: all, or in a rack those of its size. */
-struct choice {
-    const struct fb_segment *segment;
-    uint32_t size; /* in a rack */
-    uint64_t limit;
-    uint64_t count;
-};
-
-static struct choice choose_for(const struct fb_segment *segment, uint64_t bytes, uint64_t limit)
-{
-    const struct fb_rack *rack = &segment->geometry.rack;
-    struct choice choice = { segment, fb_rack_size_for(rack, bytes), limit, limit };
-
-    if (!rack->sizes)
-        return choice;
-    /* A small cache may have no page of a rare size. */
-    for (choice.count = 0; fb_rack_may_hold(rack, choice.size, bytes); choice.size++) {
-        choice.count = fb_rack_below(&segment->layout.rack, choice.size, limit);
-        if (choice.count)
-            break;
-    }
-    return choice;
-}
-
-static uint64_t choice_page(const struct choice *choice, uint64_t n)
-{
-    return choice->segment->geometry.rack.sizes
-               ? fb_rack_page(&choice->segment->layout.rack, choice->size, n)
-               : n;
-}
-
-static bool is_choice(const struct choice *choice, uint64_t page)
-{
-    const struct fb_segment *segment = choice->segment;
-
-    return page < choice->limit &&
-           (!segment->geometry.rack.sizes ||
-            fb_rack_size_at(&segment->layout.rack, page) == choice->size);
-}
-
 /* Up to 64 random residents, or all where there are no more, beside the worst of those that were
  * looked at before (cache->spares) as they are now. */
 static void look_for_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
-                           uint64_t bytes, struct fb_worst *worst)
+                           struct fb_worst *worst)
 {
     struct fb_segment *segment = &cache->segment;
-    struct choice choice = choose_for(
-        segment, bytes, fb_min(fb_limit_pages(cache), fb_pages_touched(segment)));
-    bool all = choice.count <= FB_POLICY_SAMPLE;
-    unsigned found = 0, tries = all ? (unsigned)choice.count : 2 * FB_POLICY_SAMPLE;
+    uint64_t pages = fb_min(fb_limit_pages(cache), fb_pages_touched(segment));
+    bool all = pages <= FB_POLICY_SAMPLE;
+    unsigned found = 0, tries = all ? (unsigned)pages : 2 * FB_POLICY_SAMPLE;
     struct fb_candidate one;
 
     worst->count = 0;
     for (unsigned i = 0; i < 2 * FB_POLICY_SPARES && !all; i++) {
         uint64_t page = atomic_load_explicit(&cache->spares.pages[i], memory_order_relaxed);
 
-        if (is_choice(&choice, page) && candidate_at(segment, page, &one))
+        if (page < pages && candidate_at(segment, page, &one))
             fb_worst_add(worst, &one, policy, cost);
     }
     for (unsigned i = 0; i < tries && found < FB_POLICY_SAMPLE; i++) {
-        uint64_t page = choice_page(&choice, all ? i : fb_cache_random(cache, choice.count));
+        uint64_t page = all ? i : fb_cache_random(cache, pages);
 
         if (!candidate_at(segment, page, &one))
             continue;
@@ -197,7 +155,7 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
         cost = cache->cost;
         pthread_mutex_unlock(&cache->lock);
     }
-    look_for_worst(cache, policy, &cost, newcomer->bytes, &worst);
+    look_for_worst(cache, policy, &cost, &worst);
     for (unsigned i = 0; i < worst.count && i < 4; i++) {
         if (worst.list[i].unit == newcomer->unit ||
             !fb_policy_replaces(policy, newcomer, &worst.list[i], &cost))
@@ -213,13 +171,13 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
 
 /* A page for the unit, below the limit as it is when the page is ours: whoever lowers the limit
  * looks at the owners afterwards, so one of us sees the other. */
-static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcomer, bool larger,
-                      uint32_t *page, bool *fresh)
+static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcomer, uint32_t *page,
+                      bool *fresh)
 {
     struct fb_segment *segment = &cache->segment;
     uint32_t owner = (uint32_t)newcomer->unit + 1;
 
-    if (!fb_page_take(segment, owner, newcomer->bytes, larger, fb_limit_pages(cache), page, fresh))
+    if (!fb_page_take(segment, owner, fb_limit_pages(cache), page, fresh))
         return false;
     if (*page < fb_limit_pages(cache))
         return true;
@@ -227,38 +185,10 @@ static bool take_page(struct fb_cache *cache, const struct fb_candidate *newcome
     return false;
 }
 
-/* By how many pages the limit has to rise: in a rack until there is one more of the size. 0: no
- * limit has more of them. */
-static uint64_t pages_to_grow(const struct fb_segment *segment, uint64_t bytes, uint64_t pages,
-                              uint64_t limit)
-{
-    const struct fb_rack *rack = &segment->geometry.rack;
-    uint64_t next;
-
-    if (!rack->sizes)
-        return pages;
-    next = fb_rack_next(&segment->layout.rack, fb_rack_size_for(rack, bytes), limit);
-    return next < segment->geometry.pages ? next + 1 - limit : 0;
-}
-
-/* A free page as it should be, or room for more. */
-static bool has_room(struct fb_cache *cache, const struct fb_candidate *newcomer, uint64_t pages)
-{
-    struct fb_segment *segment = &cache->segment;
-    uint64_t limit = fb_limit_pages(cache), more;
-
-    if (fb_page_any(segment, newcomer->bytes, false, limit))
-        return true;
-    more = pages_to_grow(segment, newcomer->bytes, pages, limit);
-    return more && fb_limit_grow(cache, more);
-}
-
-/* That, else a page that is too large, else one that somebody worse has to leave. */
+/* A free page, a higher limit, or a page of a unit that is worth less. */
 static bool get_room(struct fb_cache *cache, const struct fb_candidate *newcomer, uint64_t pages)
 {
-    return has_room(cache, newcomer, pages) ||
-           (cache->segment.geometry.rack.sizes &&
-            fb_page_any(&cache->segment, newcomer->bytes, true, fb_limit_pages(cache))) ||
+    return fb_page_any(&cache->segment, fb_limit_pages(cache)) || fb_limit_grow(cache, pages) ||
            make_room(cache, newcomer);
 }
 
@@ -271,14 +201,10 @@ static bool take_pages(struct fb_cache *cache, const struct fb_candidate *newcom
     uint32_t page, last = 0;
 
     for (*taken = 0; *taken < need && attempts; attempts--) {
-        if (!take_page(cache, newcomer, false, &page, fresh)) {
-            if (has_room(cache, newcomer, need - *taken))
-                continue;
-            if (!segment->geometry.rack.sizes || !take_page(cache, newcomer, true, &page, fresh)) {
-                if (!make_room(cache, newcomer))
-                    return false;
-                continue;
-            }
+        if (!take_page(cache, newcomer, &page, fresh)) {
+            if (!get_room(cache, newcomer, need - *taken))
+                return false;
+            continue;
         }
         if (*taken == 0)
             atomic_store(&segment->entries[newcomer->unit].head, page);
@@ -293,32 +219,7 @@ static bool take_pages(struct fb_cache *cache, const struct fb_candidate *newcom
 /* Pages that there would be if all members gave all they may. */
 static uint64_t most_pages(const struct fb_segment *segment)
 {
-    return fb_segment_pages_in(segment, fb_members_share(segment) +
-                                            (segment->memory ? segment->layout.fixed_bytes : 0));
-}
-
-/* Has a cache of so many pages any place for such a unit, free or not? */
-static bool may_have_room(const struct fb_segment *segment, uint64_t bytes, uint64_t most)
-{
-    uint64_t need = fb_pages_for(segment, bytes);
-
-    return need <= most && (need <= 1 || segment->geometry.chained) &&
-           (!need || choose_for(segment, bytes, most).count);
-}
-
-bool fb_cache_has_room(struct fb_cache *cache, uint64_t bytes)
-{
-    struct fb_segment *segment = &cache->segment;
-    uint64_t limit, most, more;
-
-    if (!atomic_load(cache->alive))
-        return false;
-    most = fb_limit_most(cache);
-    if (!may_have_room(segment, bytes, most))
-        return false;
-    limit = fb_limit_pages(cache);
-    more = pages_to_grow(segment, bytes, fb_pages_for(segment, bytes), limit);
-    return fb_page_any(segment, bytes, true, limit) || (more && limit + more <= most);
+    return fb_segment_pages_in(segment, fb_members_share(segment));
 }
 
 bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, bool *lost,
@@ -329,7 +230,7 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
     uint64_t need = fb_pages_for(segment, newcomer->bytes), taken;
 
     *lost = false;
-    if (!may_have_room(segment, newcomer->bytes, most_pages(segment)))
+    if (need > most_pages(segment) || (need > 1 && !segment->geometry.chained))
         return false;
     /* Room is looked for before the claim: who is not admitted keeps nobody waiting. The last room
      * may be gone because somebody else has it for this very unit. */
@@ -342,7 +243,6 @@ bool fb_unit_claim(struct fb_cache *cache, const struct fb_candidate *newcomer, 
         return false;
     atomic_store(&entry->when, newcomer->when);
     atomic_store(&entry->bytes, newcomer->bytes);
-    atomic_store(&entry->items, (uint32_t)fb_min(newcomer->items, UINT32_MAX));
     if (take_pages(cache, newcomer, need, &taken, fresh)) {
         *head = atomic_load(&entry->head);
         return true;

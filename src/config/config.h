@@ -4,8 +4,7 @@
  * config.[ch] gives every member of the schema its C type:
  *   BOOL bool · COUNT struct fb_count · SIZE struct fb_size · CHOICE int (the word's number in the
  *   table's choices) · DTYPE forebay_dtype · SHARE struct fb_share · TEXT char * (NULL: not set) ·
- *   TEXTS struct fb_texts · PAIRS struct fb_pairs · REALS struct fb_reals · TIME uint64_t (seconds;
- *   0: off)
+ *   TEXTS struct fb_texts · PAIRS struct fb_pairs · REALS struct fb_reals
  *
  * Errors name "file:line:column" (or "--set key") in error->place, what was expected and the
  * nearest known key. The file is bounded (1 MiB, depth 8, 4096 list entries) and hostile.
@@ -51,7 +50,6 @@ typedef char *fb_type_TEXT;
 typedef struct fb_texts fb_type_TEXTS;
 typedef struct fb_pairs fb_type_PAIRS;
 typedef struct fb_reals fb_type_REALS;
-typedef uint64_t fb_type_TIME;
 
 struct fb_config {
 #define FB_X(type, member, key, fallback, flags, choices, help) fb_type_##type member;

@@ -52,7 +52,6 @@ union value {
     struct fb_texts texts;
     struct fb_pairs pairs;
     struct fb_reals reals;
-    uint64_t seconds;
 };
 
 static bool is_equal(enum fb_type type, const union value *a, const union value *b)
@@ -78,8 +77,6 @@ static bool is_equal(enum fb_type type, const union value *a, const union value 
         return !a->pairs.count && !b->pairs.count;
     case REALS:
         return !a->reals.count && !b->reals.count;
-    case TIME:
-        return a->seconds == b->seconds;
     }
     return false;
 }
@@ -168,6 +165,21 @@ static void list_section(char *text, size_t size, const char *section)
     }
 }
 
+/* Keys that earlier versions had, and what to do instead. */
+static const struct removed_key {
+    const char *name, *instead;
+} removed_keys[] = {
+    { "memory.keep", "a cache ends with its last process. The kernel's page cache keeps the files "
+                     "warm for the next run; `forebay pack` saves the decoding as well" },
+};
+
+static int fail_removed(const struct fb_apply *apply, const struct removed_key *key,
+                        const struct fb_node *entry)
+{
+    return fb_config_fail(apply->error, FOREBAY_BAD_CONFIG, apply->origin, entry->key_mark,
+                          "`%s` is no longer a setting: %s", key->name, key->instead);
+}
+
 static int fail_unknown(const struct fb_apply *apply, const char *section, const char *path,
                         const struct fb_node *entry)
 {
@@ -176,6 +188,9 @@ static int fail_unknown(const struct fb_apply *apply, const char *section, const
     char nearest[FB_KEY_BYTES], known[320];
     const char *key = is_map ? NULL : fb_suggest_key(path, 0);
 
+    for (size_t i = 0; i < sizeof(removed_keys) / sizeof(removed_keys[0]); i++)
+        if (strcmp(path, removed_keys[i].name) == 0)
+            return fail_removed(apply, &removed_keys[i], entry);
     if (!key && fb_suggest_section(path, nearest))
         key = nearest;
     else if (!key)

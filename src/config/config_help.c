@@ -92,10 +92,6 @@ struct fb_expected fb_value_expected(const struct fb_key *key)
         append(&expected, "one of ");
         append_words(&expected, key, "");
         break;
-    case TIME:
-        append(&expected, "a time such as 10min, 90s, 2h or 600 (seconds)");
-        append_words(&expected, key, ", or ");
-        break;
     case DTYPE:
         append_dtypes(&expected);
         break;

@@ -179,27 +179,6 @@ static int read_size(const struct context *context, const struct fb_node *node,
     return FOREBAY_OK;
 }
 
-static int read_time(const struct context *context, const struct fb_node *node, uint64_t *value)
-{
-    static const struct {
-        const char *unit;
-        uint64_t seconds;
-    } units[] = { { "", 1 }, { "s", 1 }, { "min", 60 }, { "h", 3600 }, { "d", 86400 } };
-    struct fb_word word;
-    uint64_t amount = 0, seconds = 0;
-    bool off = find_word(context->key, node, &word) >= 0;
-    const char *unit = off ? NULL : parse_amount(node->text, &amount);
-
-    for (size_t i = 0; unit && i < sizeof(units) / sizeof(units[0]); i++)
-        if (strcmp(unit, units[i].unit) == 0)
-            seconds = units[i].seconds;
-    if (!off && (!seconds || !fb_mul(amount, seconds, &amount) ||
-                 amount > fb_key_limit(context->key).maximum))
-        return fail_expected(context, node);
-    *value = amount;
-    return FOREBAY_OK;
-}
-
 static int read_choice(const struct context *context, const struct fb_node *node, int *value)
 {
     struct fb_word word;
@@ -424,8 +403,6 @@ int fb_value_read(void *value, const struct fb_key *key, const struct fb_node *n
         return read_pairs(&context, node, value);
     case REALS:
         return read_reals(&context, node, value);
-    case TIME:
-        return read_time(&context, node, value);
     }
     return fb_fail(error, FOREBAY_BAD_CONFIG, "%s has no type", key->name);
 }

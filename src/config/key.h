@@ -18,7 +18,7 @@
 
 /* ---- Rows of the table ---- */
 
-enum fb_type { BOOL, COUNT, SIZE, CHOICE, DTYPE, SHARE, TEXT, TEXTS, PAIRS, REALS, TIME };
+enum fb_type { BOOL, COUNT, SIZE, CHOICE, DTYPE, SHARE, TEXT, TEXTS, PAIRS, REALS };
 enum { LIVE = 1, LATER = 2 };
 
 struct fb_key {

@@ -6,7 +6,7 @@
  *   flags    LIVE: may be set while running. LATER: its part is not built yet; setting it to
  *            anything but its default is an error that says so
  *   choices  for CHOICE: the words, separated by |; a word followed by ! is not built yet.
- *            For COUNT, SIZE, TIME: the words accepted instead of a number
+ *            For COUNT, SIZE: the words accepted instead of a number
  *
  * The struct, the parser, the nearest-key hint, --help-config and docs/configuration.md are made
  * from this table. Whoever needs a key adds a row.
@@ -114,8 +114,6 @@
       "Which processes share one cache.") \
     X(BOOL, memory_preload, "memory.preload", "false", 0, "", \
       "Fill the cache before the first batch.") \
-    X(TIME, memory_keep, "memory.keep", "off", 0, "off", \
-      "How long the cache stays warm for the next run after the last process left.") \
     X(COUNT, memory_ranks_here, "memory.ranks_here", "auto", 0, "auto", \
       "Processes of this job on this node; each takes its part of the budget.") \
     X(COUNT, epochs, "epochs", "auto", 0, "auto", \

@@ -103,8 +103,7 @@ static const char *example(const struct fb_key *key)
 {
     static const char *const texts[] = {
         [COUNT] = "7", [SIZE] = "7MiB",    [DTYPE] = "i16",      [SHARE] = "7%",
-        [TEXT] = "t",  [TEXTS] = "[p, q]", [REALS] = "[1, 2.5]", [PAIRS] = "{n: v}",
-        [TIME] = "7min"
+        [TEXT] = "t",  [TEXTS] = "[p, q]", [REALS] = "[1, 2.5]", [PAIRS] = "{n: v}"
     };
 
     if (key->flags & LATER)
@@ -239,37 +238,6 @@ static void sizes_have_modes(void **state)
     fb_node_init_text(&node, "samples");
     assert_int_equal(fb_value_read(&size, &samples, &node, NULL, &origin, NULL),
                      FOREBAY_BAD_CONFIG);
-}
-
-static void times_have_units(void **state)
-{
-    static const struct {
-        const char *setting;
-        uint64_t seconds;
-    } rows[] = {
-        { "memory.keep=10min", 600 }, { "memory.keep=90s", 90 },      { "memory.keep=2h", 7200 },
-        { "memory.keep=1d", 86400 },  { "memory.keep=45", 45 },       { "memory.keep=3 min", 180 },
-        { "memory.keep=off", 0 },     { "memory.keep=false", 0 },     { "memory.keep=0", 0 },
-    };
-    static const char *const bad[] = { "min", "10 minutes", "-1s", "1.5h", "99999999999999999d",
-                                       "10min ", "104249991375d", "" };
-    const struct fb_key key = { .type = TIME, .name = "k", .fallback = "off", .choices = "off" };
-    const struct fb_origin origin = { "here", true };
-    struct fb_node node;
-    uint64_t seconds;
-
-    (void)state;
-    for (size_t i = 0; i < COUNT_OF(rows); i++) {
-        struct fb_config config = must_read(NULL, rows[i].setting);
-
-        assert_true(config.memory_keep == rows[i].seconds);
-        fb_config_release(&config);
-    }
-    for (size_t i = 0; i < COUNT_OF(bad); i++) {
-        node = (struct fb_node){ .kind = FB_NODE_TEXT, .text = bad[i] };
-        assert_int_equal(fb_value_read(&seconds, &key, &node, NULL, &origin, NULL),
-                         FOREBAY_BAD_CONFIG);
-    }
 }
 
 static void lists_of_numbers_are_read_exactly(void **state)
@@ -563,7 +531,6 @@ int main(void)
         cmocka_unit_test(a_setting_wins_over_the_file_and_the_last_setting_over_the_others),
         cmocka_unit_test(settings_take_globs_as_they_are),
         cmocka_unit_test(sizes_have_modes),
-        cmocka_unit_test(times_have_units),
         cmocka_unit_test(lists_of_numbers_are_read_exactly),
         cmocka_unit_test(keys_of_the_guides_are_read_as_ours_and_said_once),
         cmocka_unit_test(a_cache_switched_off_stays_off_whatever_its_size),

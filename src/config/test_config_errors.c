@@ -8,6 +8,8 @@ static const struct bad {
     /* Names. */
     { "memory:\n  buget: 8GiB\n", "2:3",
       "unknown key `memory.buget`; did you mean `memory.budget`?" },
+    { "memory: {keep: 10min}", "1:10",
+      "`memory.keep` is no longer a setting: a cache ends with its last process" },
     { "memroy: {budget: 1}", "1:1", "unknown section `memroy`; did you mean `memory`?" },
     { "memroy.budget: 1", "1:1", "did you mean `memory.budget`?" },
     { "memroy: 1", "1:1", "did you mean `memory`?" },
@@ -176,8 +178,7 @@ static void a_key_that_is_not_built_takes_its_default_and_nothing_else(void **st
     /* For each type a value that is no key's default. */
     static const char *const others[] = {
         [COUNT] = "77", [SIZE] = "77MiB",   [DTYPE] = "i16",    [SHARE] = "77%",
-        [TEXT] = "t",   [TEXTS] = "[p, q]", [PAIRS] = "{n: v}", [REALS] = "[1, 77]",
-        [TIME] = "77s"
+        [TEXT] = "t",   [TEXTS] = "[p, q]", [PAIRS] = "{n: v}", [REALS] = "[1, 77]"
     };
 
     (void)state;
@@ -222,7 +223,7 @@ static void a_bad_setting_names_itself(void **state)
           "as 12GiB, 50GB or 4096 (bytes), or auto; found `x`" },
         { "memory=8GiB", "--set memory",
           "--set memory: `memory` is a section: expected a mapping "
-          "of its keys (budget, cache, policy, share, preload, keep, ranks_here)" },
+          "of its keys (budget, cache, policy, share, preload, ranks_here)" },
         { "source.path=[a", "", NULL },
         { "source.path=[a, {]", "--set source.path", NULL },
         { "batch.size", "", "--set batch.size: expected key=value, e.g. batch.size=16" },

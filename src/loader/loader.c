@@ -66,54 +66,6 @@ static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error
     return FOREBAY_OK;
 }
 
-/* memory.keep is for a cache that others can join; whoever asks for it without one is told. */
-static int check_keep(const forebay_loader *loader, bool is_there, forebay_error *error)
-{
-    const struct fb_config *config = &loader->config;
-
-    if (!config->memory_keep)
-        return FOREBAY_OK;
-    if (config->memory_share == FB_SHARE_OFF) {
-        fb_fail(error, FOREBAY_BAD_CONFIG, "memory.keep: a cache of one process (memory.share: off) "
-                "goes with it; leave memory.share at job, or memory.keep out");
-        fb_config_place(config, "memory.keep", error);
-        return FOREBAY_BAD_CONFIG;
-    }
-    if (!is_there)
-        fb_warn(&loader->log, "memory.keep: this run has no cache that the next one could join");
-    return FOREBAY_OK;
-}
-
-/* Blocks for tiny units. One that made room for another would be read whole for a single unit of it
- * again and again, so they stay, whatever the policy. */
-static void keep_blocks(struct fb_cache_options *options, const struct fb_blocks *blocks)
-{
-    options->unit_bytes_median = blocks->bytes_total / blocks->count;
-    options->unit_count = blocks->count;
-    options->unit_bytes = blocks->bytes;
-    options->unit_bytes_max = blocks->bytes_max;
-    options->identity = fb_mix2(options->identity, FB_BLOCK_UNITS);
-    options->steady = true;
-}
-
-/* Each in a page of about its size; that they are of one size may be a guess. */
-static void keep_in_rack(struct fb_cache_options *options, const struct fb_rack *rack)
-{
-    options->rack = rack;
-    options->unit_bytes = 0;
-}
-
-/* What was chosen for the order's list is of no use to another one. */
-static void keep_as(struct fb_cache_options *options, const struct fb_keeping *keeping)
-{
-    if (keeping->blocks.count)
-        keep_blocks(options, &keeping->blocks);
-    else if (keeping->rack.sizes)
-        keep_in_rack(options, &keeping->rack);
-    if (keeping->list)
-        options->identity = fb_mix2(options->identity, keeping->list);
-}
-
 static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
 {
     const struct fb_source *source = loader->source;
@@ -130,25 +82,19 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .budget = loader->budget,
         .log = &loader->log,
         .job = fb_mix2(fb_cache_job(), fb_order_identity(loader->order)) | 1,
-        .keep_s = loader->config.memory_keep,
     };
-    int status = check_keep(loader, plan->cache > 0 && !source->ops->keep, error);
-    struct fb_keeping keeping;
+    int status;
 
     loader->policy = "none";
-    if (status || plan->cache == 0)
-        return status;
+    if (plan->cache == 0)
+        return FOREBAY_OK;
     if (source->ops->keep) {
         if (source->ops->keep(loader->source, plan->cache, loader->window) > 0)
             loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
         return FOREBAY_OK;
     }
-    fb_prepare_keeping(&loader->config, source, loader->order, &loader->ranks, plan->cache,
-                       &keeping);
     /* First come is what is drawn most: a smaller one in its place would be a worse one. */
     options.steady = options.policy == FB_POLICY_FILL && loader->config.order_weights;
-    keep_as(&options, &keeping);
-    loader->blocks = keeping.blocks;
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);
@@ -212,8 +158,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .ranks = loader->ranks,
         .seed = config->order_seed.value,
         .on_error = resolve_on_error(loader),
-        .blocks = loader->blocks.count ? &loader->blocks : NULL,
-        .next_use = loader->cache && !loader->blocks.count &&
+        .next_use = loader->cache &&
                     fb_prepare_policy(config, loader->source, &loader->ranks) == FB_POLICY_NEXT_USE,
         .workers = plan->workers,
         .prefetch = plan->prefetch,
@@ -232,7 +177,6 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
 
 static int start_governor(forebay_loader *loader, forebay_error *error)
 {
-    uint64_t kept = fb_blocks_kept(loader->source, &loader->blocks);
     bool shared = loader->config.memory_share != FB_SHARE_OFF;
     struct fb_governor_options options = {
         .pipeline = loader->pipeline,
@@ -249,7 +193,7 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
         .floor = loader->floor,
         .slot = loader->needs.slot,
         .per_worker = loader->needs.per_worker,
-        .cache_least = loader->cache ? fb_cache_index_bytes(kept, shared) : 0,
+        .cache_least = loader->cache ? fb_cache_index_bytes(loader->source->unit_count, shared) : 0,
         .cache_most = loader->cache ? loader->needs.cache_wanted : 0,
         .window = loader->window,
         .set = fb_loader_set,

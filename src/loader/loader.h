@@ -12,7 +12,6 @@
 #include "monitor/observe.h"
 #include "pipeline/pipeline.h"
 #include "plan/plan.h"
-#include "source/blocks.h"
 
 struct forebay_budget {
     struct fb_budget *budget;
@@ -39,7 +38,6 @@ struct forebay_loader {
     struct fb_governor *governor;
     struct fb_plan_needs needs; /* what the plan was made from */
     uint64_t floor, slots_floor; /* of the plan */
-    struct fb_blocks blocks;     /* how the cache keeps tiny units, if it does that in blocks */
     uint64_t pss_before; /* Pss_Anon of this process when open began */
 
     pthread_mutex_t settings; /* one change at a time, the user's or the governor's */

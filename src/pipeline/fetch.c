@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "decode/cast.h"
-#include "source/blocks.h"
 
 /* One slice on its way: what is read, where it goes. */
 struct load_job {
@@ -20,13 +19,7 @@ struct load_job {
     uint64_t columns;
     uint64_t row_in, row_out;  /* bytes of a row as loaded, and in the batch */
     char *to;
-    struct fb_block block; /* what the cache keeps: of one unit, or of some tiny ones */
 };
-
-static uint32_t field_number(const struct load_job *job)
-{
-    return (uint32_t)(job->field - job->fetcher->source->fields);
-}
 
 static bool is_converted(const struct load_job *job)
 {
@@ -52,8 +45,6 @@ uint64_t fb_fetch_chunk_bytes(const struct fb_source *source, const struct fb_co
 
         if (column->wanted && source->fields[f].finished)
             most = fb_max(most, unit);
-        if (cached && source->fields[f].together > 1)
-            most = fb_max(most, unit); /* a neighbour on its way to the cache */
         /* A slice of a unit that is read whole: to be admitted, or because it cannot be otherwise. */
         if (!converts && !(source->sliced && (cached || !source->rows_alone)))
             continue;
@@ -104,8 +95,7 @@ static int admit(const struct load_job *job, const struct fb_cache_pin *pin, uin
                  const void *from, uint64_t bytes, forebay_error *error)
 {
     uint64_t began = fb_now_ns();
-    int status = fb_cache_write(job->fetcher->cache, pin, job->block.offset + offset, from,
-                                bytes, error);
+    int status = fb_cache_write(job->fetcher->cache, pin, offset, from, bytes, error);
 
     job->state->copy_ns += fb_now_ns() - began;
     return status;
@@ -163,48 +153,17 @@ static int admit_own(const struct load_job *job, const struct fb_cache_pin *pin,
     return status;
 }
 
-/* The rest of its block, into the cache only. False: one of them cannot be read now. */
-static bool admit_neighbours(const struct load_job *job, const struct fb_cache_pin *pin)
-{
-    const struct fb_source *source = job->fetcher->source;
-    char *chunk = job->state->chunk.memory;
-    struct load_job other = *job;
-    uint64_t end = 0;
-
-    for (uint64_t i = 0; job->fetcher->blocks && i < job->block.count; i++) {
-        uint64_t bytes;
-        struct fb_extent extent;
-
-        other.unit = fb_block_unit(source, job->fetcher->blocks, field_number(job),
-                                   &job->block, i);
-        extent = source->ops->extent(source, other.unit);
-        bytes = extent.known == FB_EXTENT_EXACT ? fb_extent_bytes(job->field, extent) : 0;
-        other.block.offset = job->block.equal ? i * job->block.equal : end;
-        other.row_in = extent.rows ? bytes / extent.rows : 0;
-        end += bytes;
-        if (other.unit == job->unit || bytes == 0) /* nobody asks for a broken one's */
-            continue;
-        if (bytes > job->state->chunk.bytes ||
-            load_rows(&other, 0, extent.rows, chunk, NULL) ||
-            admit(&other, pin, 0, chunk, bytes, NULL))
-            return false;
-    }
-    return true;
-}
-
 static int load_and_admit(const struct load_job *job, struct fb_cache_pin *pin,
                           forebay_error *error)
 {
     struct fb_cache *cache = job->fetcher->cache;
-    bool all;
     int status;
 
     /* Raw data that we keep need not be kept by the kernel as well. */
     fb_reader_forget(job->state->reader, job->fetcher->source->raw);
     status = admit_own(job, pin, error);
-    all = !status && admit_neighbours(job, pin);
     fb_reader_forget(job->state->reader, false);
-    if (!all) {
+    if (status) {
         fb_cache_abandon(cache, pin);
         return status;
     }
@@ -225,7 +184,7 @@ static int copy_cached(const struct load_job *job, struct fb_cache_pin *pin, for
         void *to = is_converted(job) ? job->state->chunk.memory
                                         : job->to + done * job->row_out;
 
-        status = fb_cache_read(cache, pin, job->block.offset + first * job->row_in, to,
+        status = fb_cache_read(cache, pin, first * job->row_in, to,
                                count * job->row_in, error);
         if (!status && is_converted(job))
             put_rows(job, to, first, count);
@@ -239,31 +198,19 @@ static int copy_cached(const struct load_job *job, struct fb_cache_pin *pin, for
 static enum fb_cache_answer ask(const struct load_job *job, uint64_t next_use,
                                 struct fb_cache_pin *pin)
 {
-    const struct fb_block *block = &job->block;
     struct fb_cache *cache = job->fetcher->cache;
+    uint64_t bytes = job->unit_rows * job->row_in;
     enum fb_cache_answer answer;
     uint64_t use;
 
     if (!job->state->device_keeps)
-        return fb_cache_find_block(cache, block->number, block->bytes, block->count, next_use, true,
-                                   pin);
-    answer = fb_cache_look(cache, block->number, &use, pin);
-    if (answer == FB_CACHE_HIT && pin->bytes != block->bytes) {
+        return fb_cache_find(cache, job->unit, bytes, next_use, true, pin);
+    answer = fb_cache_look(cache, job->unit, &use, pin);
+    if (answer == FB_CACHE_HIT && pin->bytes != bytes) {
         fb_cache_done(cache, pin);
         return FB_CACHE_MISS;
     }
     return answer;
-}
-
-/* What the cache keeps of it: the unit, its block, or nothing (no bytes: that is never a hit). */
-static void find_block(struct load_job *job)
-{
-    if (job->fetcher->blocks)
-        fb_block_find(job->fetcher->source, job->fetcher->blocks, field_number(job),
-                      job->unit, &job->block);
-    else
-        job->block = (struct fb_block){ .number = job->unit, .count = 1,
-                                           .bytes = job->unit_rows * job->row_in };
 }
 
 static int run_job(struct load_job *job, uint64_t next_use, forebay_error *error)
@@ -273,7 +220,6 @@ static int run_job(struct load_job *job, uint64_t next_use, forebay_error *error
     if (job->field->indexed)
         return load_rows(job, job->first_row, job->rows, job->to, error);
     if (job->fetcher->cache && job->unit_rows * job->row_in > 0) {
-        find_block(job);
         switch (ask(job, next_use, &pin)) {
         case FB_CACHE_HIT:
             job->state->hits++;

@@ -18,7 +18,6 @@ struct fb_fetcher {
     uint64_t seed;
     int on_error;
     uint64_t epochs; /* how many will be run, UINT64_MAX if not known */
-    const struct fb_blocks *blocks; /* that the cache keeps of tiny units; NULL: none */
     bool next_use; /* the cache's policy asks when a unit is needed again */
 };
 

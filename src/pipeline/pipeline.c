@@ -141,7 +141,6 @@ static void constants_init(struct fb_pipeline *pipeline, const struct fb_pipelin
                                              .seed = options->seed,
                                              .on_error = options->on_error,
                                              .epochs = options->epochs,
-                                             .blocks = options->blocks,
                                              .next_use = options->next_use };
     pipeline->prefetch = fb_max(1, fb_min(options->prefetch, FB_PREFETCH_MAX));
     pipeline->cpu_share = config->cpu_share.is_auto || config->cpu_share.value == 0

@@ -14,7 +14,6 @@
 #include "device/device.h"
 #include "order/order.h"
 #include "pipeline/device_stage.h"
-#include "source/blocks.h"
 #include "source/source.h"
 
 #define FB_WAIT_BUCKETS 64   /* histogram of the caller's waits, powers of sqrt 2 from 1 us */
@@ -33,7 +32,6 @@ struct fb_pipeline_options {
     struct fb_ranks ranks;
     uint64_t seed;
     int on_error;             /* FB_ON_ERROR_*, resolved */
-    const struct fb_blocks *blocks; /* that the cache keeps of tiny units; NULL: none */
     bool next_use;            /* the cache's policy is next-use */
     uint64_t workers, prefetch;
     uint64_t slots_floor;     /* bytes of slots that are reserved at open and never given back */

@@ -3,8 +3,6 @@
 #include "base/size.h"
 #include "pipeline/pipeline_internal.h"
 
-#define RACK_REFUSALS 16 /* in a row: a rack is full, though it seemed to have room */
-
 /* Room for one sample at a time, laid out like a batch of one. */
 static int lay_out(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch,
                    uint64_t sample, forebay_error *error)
@@ -36,25 +34,6 @@ static int lay_out(struct fb_pipeline *pipeline, struct fb_worker_state *state, 
     return FOREBAY_OK;
 }
 
-/* Where units have pages of their sizes, one size may be full and the other not. All are measured. */
-static bool has_room(struct fb_pipeline *pipeline, struct fb_worker_state *state, uint64_t sample)
-{
-    const struct fb_source *source = pipeline->options.source;
-    unsigned count;
-
-    if (!fb_cache_has_rack(pipeline->options.cache))
-        return true;
-    count = source->ops->parts(source, sample, state->parts);
-    for (unsigned p = 0; p < count; p++) {
-        struct fb_extent extent = source->ops->extent(source, state->parts[p].unit);
-
-        if (fb_cache_has_room(pipeline->options.cache,
-                              fb_extent_bytes(&source->fields[state->parts[p].field], extent)))
-            return true;
-    }
-    return false;
-}
-
 /* Samples until the cache takes no more, or all are in. A broken one is passed over: its turn to
  * be told of comes with its batch. */
 static int fill(struct fb_pipeline *pipeline, struct fb_worker_state *state, struct fb_batch *batch,
@@ -62,7 +41,6 @@ static int fill(struct fb_pipeline *pipeline, struct fb_worker_state *state, str
 {
     uint64_t samples = pipeline->options.source->sample_count;
     struct fb_cache_report before, after;
-    unsigned refused = 0, most = fb_cache_has_rack(pipeline->options.cache) ? RACK_REFUSALS : 1;
 
     fb_cache_read_report(pipeline->options.cache, &before);
     for (uint64_t sample = 0; sample < samples; sample++) {
@@ -73,12 +51,11 @@ static int fill(struct fb_pipeline *pipeline, struct fb_worker_state *state, str
         if (!fb_order_uses(pipeline->options.order, sample))
             continue;
         state->misses = 0;
-        if (lay_out(pipeline, state, batch, sample, NULL) || !has_room(pipeline, state, sample) ||
+        if (lay_out(pipeline, state, batch, sample, NULL) ||
             fb_fetch(&pipeline->fetcher, state, batch, 0, NULL))
             continue;
         fb_cache_read_report(pipeline->options.cache, &after);
-        refused = state->misses && after.items <= before.items ? refused + 1 : 0;
-        if (refused == most) /* read, and not kept: it is full */
+        if (state->misses && after.items <= before.items) /* read, and not kept: it is full */
             break;
         before = after;
     }

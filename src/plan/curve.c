@@ -51,8 +51,6 @@ struct making {
     double unit_bytes; /* mean; NAN: not known */
     double uses;       /* of units, an epoch, on this node */
     uint64_t horizon;  /* epochs in which next uses are looked for; 0: they are not known */
-    bool rising;       /* the smallest units are kept first: */
-    struct fb_rack_map pages;
 };
 
 /* The order at hand was made for one rank: what several nodes make of it is known here. One of
@@ -78,8 +76,6 @@ static void making_init(struct making *making)
     making->units = units * part;
     making->unit_bytes = source->unit_bytes_total ? (double)source->unit_bytes_total / units : NAN;
     making->curve->used_bytes = making->units * making->unit_bytes;
-    making->rising = options->rack && options->rack->rising &&
-                     fb_rack_map_make(options->rack, &making->pages);
 }
 
 /* What an epoch takes without a cache. */
@@ -102,21 +98,12 @@ static void making_measure(struct making *making)
                                                      : making->unit_bytes);
 }
 
-static double part_of_units(const struct fb_rack_map *pages, double bytes)
-{
-    double all = pages->rack.ends[pages->rack.sizes - 1];
-
-    return (double)fb_rack_pages_in(pages, (uint64_t)bytes, 0) / all;
-}
-
 static void closed_ask(const struct making *making, struct fb_curve_point *point, int policy)
 {
     bool shuffle = making->options->order_options->shuffle;
     double hits = fb_curve_once_an_epoch(policy, point->share, shuffle);
 
     point->by[policy].bytes_read = (1 - hits) * making->curve->epoch_bytes;
-    if (making->rising && policy != FB_POLICY_LRU)
-        hits = part_of_units(&making->pages, hits * making->curve->used_bytes);
     point->by[policy].hit_rate = point->share < 1 ? hits : 1;
 }
 
@@ -142,10 +129,7 @@ static int simulated_ask(const struct making *making, struct fb_curve_point *poi
 
 static uint64_t index_bytes(const struct making *making)
 {
-    const struct fb_curve_options *options = making->options;
-
-    return fb_cache_index_bytes(
-        options->kept_units ? options->kept_units : options->source->unit_count, true);
+    return fb_cache_index_bytes(making->options->source->unit_count, true);
 }
 
 static int point_make(struct making *making, struct fb_curve_point *point, double share,

@@ -3,13 +3,11 @@
  *
  * Where every unit is used once an epoch there are closed forms (docs/plan.md): fill and next-use
  * hit as often as their share c of the data, lru c + (1 - c) ln(1 - c), and nothing can beat c.
- * Where the smallest units are kept first (cache/rack.h) c of the bytes are more of the units.
  * Everything else (units that several samples use, weights, groups, several nodes) is simulated on
  * the real order.
  */
 #ifndef FB_PLAN_CURVE_H
 #define FB_PLAN_CURVE_H
-#include "cache/rack.h"
 #include "order/order.h"
 #include "source/source.h"
 
@@ -39,8 +37,6 @@ struct fb_curve_options {
     const struct fb_order *order; /* the whole one: opened for rank 0 of 1 */
     const struct fb_order_options *order_options;
     struct fb_ranks ranks;
-    uint64_t kept_units;    /* that a cache has an index for; 0: all of the source */
-    const struct fb_rack *rack; /* what its pages are, if of several sizes; or NULL */
     uint64_t planned_bytes; /* a cache to ask about; 0: none */
     struct fb_budget *budget; /* for the simulation: about 20 MiB */
     const struct fb_log *log;

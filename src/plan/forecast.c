@@ -76,15 +76,10 @@ static void facts_fill(struct fb_forecast *forecast, const struct fb_config *con
     const struct fb_source *source = forecast->source;
     uint64_t batch = fb_max(1, config->batch_size.value);
     uint64_t count = fb_order_count(forecast->order, fb_order_begin(forecast->order, 0));
-    struct fb_keeping keeping;
 
     forecast->kind = source->ops->kind;
     forecast->samples = source->sample_count;
     forecast->units = source->unit_count;
-    fb_prepare_keeping(config, source, forecast->order, &forecast->ranks, forecast->plan.cache,
-                       &keeping);
-    forecast->kept_units = fb_blocks_kept(source, &keeping.blocks);
-    forecast->rack = keeping.rack;
     forecast->unit_bytes = source->unit_bytes_total;
     forecast->epoch_batches = config->order_drop_last ? count / batch
                                                       : (count + batch - 1) / batch;
@@ -101,8 +96,6 @@ static int draw_curve(struct fb_forecast *forecast, const struct fb_config *conf
     struct fb_curve_options options = { .source = forecast->source,
                                         .order_options = order,
                                         .ranks = forecast->ranks,
-                                        .kept_units = forecast->kept_units,
-                                        .rack = &forecast->rack,
                                         .planned_bytes = fb_prepare_together(
                                             config, &forecast->ranks, forecast->plan.cache),
                                         .log = log };

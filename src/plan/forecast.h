@@ -14,8 +14,6 @@ struct fb_forecast {
     uint64_t by_stage[FB_STAGE_COUNT];  /* the most that each will take */
     uint64_t page_cache_bytes;          /* raw data left to the page cache instead; 0: none */
     uint64_t samples, units, unit_bytes, epoch_batches;
-    uint64_t kept_units; /* that a cache has an index for: units, or blocks of tiny ones */
-    struct fb_rack rack; /* and what its pages are, if of several sizes */
     const char *kind;
     struct fb_curve curve;
 

@@ -145,54 +145,6 @@ uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ran
     return config->memory_share == FB_SHARE_OFF ? cache : cache * fb_max(1, ranks->local_world);
 }
 
-static uint64_t place_of(const void *order, uint64_t sample)
-{
-    return fb_order_entry_of(order, sample);
-}
-
-static uint64_t sample_at(const void *order, uint64_t place)
-{
-    return fb_order_entry_sample(order, place);
-}
-
-/* Is a part of the data another cache's for ever? */
-static bool is_parted(const struct fb_config *config, const struct fb_ranks *ranks)
-{
-    return config->order_sticky != FB_STICKY_NONE && ranks->world > 1 &&
-           (ranks->nodes > 1 || config->memory_share == FB_SHARE_OFF);
-}
-
-static bool uses_all(const struct fb_source *source, const struct fb_order *order)
-{
-    for (uint64_t sample = 0; sample < source->sample_count; sample++)
-        if (!fb_order_uses(order, sample))
-            return false;
-    return true;
-}
-
-/* A block would keep neighbours that this cache never has a use for. */
-static bool has_strangers(const struct fb_config *config, const struct fb_source *source,
-                          const struct fb_order *order, const struct fb_ranks *ranks)
-{
-    if (is_parted(config, ranks))
-        return true;
-    if (config->order_subset)
-        return !fb_blocks_can_choose(source);
-    return config->order_weights && !uses_all(source, order);
-}
-
-/* Does it matter which single units are kept? Where the policy puts one in the place of another: not
- * if each is used once an epoch. And with weights: those drawn most come first, so fill has them. */
-static bool singles_out(const struct fb_config *config, const struct fb_source *source,
-                        const struct fb_order *order, const struct fb_ranks *ranks)
-{
-    int policy = fb_prepare_policy(config, source, ranks);
-
-    if (policy == FB_POLICY_NEXT_USE)
-        return source->shared_units || !fb_order_once(order);
-    return policy == FB_POLICY_LRU || config->order_weights;
-}
-
 /* Units with their waste, 5 % at most, and the index. */
 static uint64_t room_for(const struct fb_config *config, uint64_t bytes, uint64_t entries)
 {
@@ -200,130 +152,11 @@ static uint64_t room_for(const struct fb_config *config, uint64_t bytes, uint64_
            fb_cache_index_bytes(entries, config->memory_share != FB_SHARE_OFF);
 }
 
-static void measure_blocks(const struct fb_config *config, const struct fb_source *source,
-                           const struct fb_order *order, const struct fb_ranks *ranks,
-                           struct fb_blocks *blocks)
-{
-    struct fb_choice subset = { fb_order_entries(order), order, place_of, sample_at };
-    struct fb_choice all = { .count = 0 };
-
-    if (fb_blocks_any(source) && !has_strangers(config, source, order, ranks))
-        fb_blocks_measure(source, config->order_subset ? subset : all, blocks);
-}
-
-/* Of the first `count` units, with an order only those it uses, as far as their sizes are known or
- * can be guessed. False: some cannot. */
-static bool take_census(const struct fb_source *source, const struct fb_order *order,
-                        uint64_t count, struct fb_census *census)
-{
-    for (unsigned f = 0; f < source->field_count; f++)
-        if (!source->fields[f].together)
-            return false;
-    for (uint64_t unit = 0; unit < count; unit++) {
-        struct fb_extent extent = source->ops->extent(source, unit);
-        uint64_t bytes = fb_extent_bytes(&source->fields[unit % source->field_count], extent);
-
-        if (extent.known == FB_EXTENT_BROKEN ||
-            (order && !fb_order_uses(order, unit / source->field_count)))
-            continue;
-        if (bytes > FB_RACK_BYTES_MAX || (!bytes && extent.known == FB_EXTENT_UNKNOWN))
-            return false;
-        if (bytes)
-            fb_census_add(census, bytes);
-    }
-    return true;
-}
-
-/* Are units tiny, and not known to be equal? Equal ones have a page each as it is. */
-static bool wants_rack(const struct fb_source *source)
-{
-    uint64_t mean = source->unit_bytes_total / fb_max(1, source->unit_count);
-    bool known = source->unit_count && source->ops->extent(source, 0).known == FB_EXTENT_EXACT;
-
-    return mean < FB_SMALL_BYTES && !(known && fb_source_unit_bytes(source));
-}
-
-/* Where all units are as good as each other the smallest have their pages first: loading costs
- * something each and something per byte, so they save most time per byte. A page is then no other's:
- * it has to be known which units are used. */
-static void choose_rack(const struct fb_config *config, const struct fb_source *source,
-                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
-                        struct fb_keeping *keeping)
-{
-    struct fb_census census = { .steps = { { .units = 0 } } };
-    bool parted = is_parted(config, ranks);
-    bool chosen = parted || config->order_subset;
-    /* Which part of a node's is this rank's alone is not known. */
-    bool rising = !singles_out(config, source, order, ranks) &&
-                  !(parted && config->memory_share == FB_SHARE_OFF) &&
-                  (!chosen || fb_blocks_can_choose(source));
-    uint64_t covered = fb_cache_units_covered(source->unit_count, cache);
-
-    if (!take_census(source, rising && chosen ? order : NULL, covered, &census))
-        return;
-    fb_rack_choose(&keeping->rack, &census, rising);
-    if (rising && chosen)
-        keeping->list = config->order_subset && !parted
-                            ? fb_order_list(order)
-                            : fb_mix2(fb_order_identity(order), ranks->node);
-}
-
-/* Would so many bytes keep more units in this rack than in these blocks? A rack has an index of all
- * units: of those of some hundred bytes blocks keep more. */
-static bool keeps_more(const struct fb_config *config, const struct fb_source *source,
-                       const struct fb_ranks *ranks, uint64_t cache,
-                       const struct fb_keeping *keeping)
-{
-    uint64_t covered = fb_cache_units_covered(source->unit_count, cache);
-    uint64_t index = fb_cache_index_bytes(covered, config->memory_share != FB_SHARE_OFF);
-    uint64_t bytes = fb_prepare_together(config, ranks, cache);
-    const struct fb_blocks *blocks = &keeping->blocks;
-    uint64_t chosen = blocks->choice.count * source->field_count;
-    struct fb_rack_map map;
-    double part;
-
-    if (!fb_rack_map_make(&keeping->rack, &map) || !map.rack.rising || bytes <= index)
-        return false;
-    part = (double)bytes / (double)room_for(config, blocks->bytes_total, blocks->count);
-    return (double)fb_rack_pages_in(&map, bytes - index, 0) >
-           part * (double)(chosen ? chosen : source->unit_count);
-}
-
-/* Blocks have the smallest index, so where all fit they are best. In a smaller cache they stay where
- * they are: good enough where one unit is as good as another, if a rack does not hold more of them;
- * else it goes by single units. */
-void fb_prepare_keeping(const struct fb_config *config, const struct fb_source *source,
-                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
-                        struct fb_keeping *keeping)
-{
-    uint64_t together = fb_prepare_together(config, ranks, cache);
-    struct fb_blocks *blocks = &keeping->blocks;
-
-    *keeping = (struct fb_keeping){ .list = 0 };
-    if (!cache)
-        return;
-    measure_blocks(config, source, order, ranks, blocks);
-    if (blocks->count && room_for(config, blocks->bytes_total, blocks->count) <= together) {
-        keeping->list = fb_order_list(order);
-        return;
-    }
-    if (wants_rack(source))
-        choose_rack(config, source, order, ranks, cache, keeping);
-    if (blocks->count && !singles_out(config, source, order, ranks) &&
-        !keeps_more(config, source, ranks, cache, keeping)) {
-        keeping->rack.sizes = 0;
-        keeping->list = fb_order_list(order);
-    } else {
-        blocks->count = 0;
-    }
-}
-
 /* What a cache could hold at most; 0 where it would only be a second copy of the page cache. */
 static uint64_t cache_wanted(const struct fb_config *config, const struct fb_source *source)
 {
     struct fb_host_memory host;
     uint64_t total = source->unit_bytes_total;
-    struct fb_blocks blocks; /* of one unit each where units are not tiny */
 
     if (config->memory_cache.mode != FB_SIZE_AUTO)
         return 0;
@@ -334,8 +167,7 @@ static uint64_t cache_wanted(const struct fb_config *config, const struct fb_sou
     }
     if (!total)
         return UINT64_MAX / 2;
-    fb_blocks_measure(source, (struct fb_choice){ .count = 0 }, &blocks);
-    return room_for(config, total, blocks.count) + total / 64; /* rather more than less */
+    return room_for(config, total, source->unit_count) + total / 64; /* rather more than less */
 }
 
 /* To know when a weighted draw comes again costs 8 bytes a sample for each epoch: worth it where a

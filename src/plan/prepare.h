@@ -6,11 +6,10 @@
  */
 #ifndef FB_PLAN_PREPARE_H
 #define FB_PLAN_PREPARE_H
-#include "cache/rack.h"
 #include "device/device.h"
 #include "order/order.h"
 #include "plan/plan.h"
-#include "source/blocks.h"
+#include "source/source.h"
 
 /* The loader's own structs, its configuration (a page or two; 1 MiB of text at most is read) and
  * what JSON needs for a moment, the governor (thread, page, log): reserved at open. */
@@ -40,17 +39,6 @@ int fb_prepare_policy(const struct fb_config *config, const struct fb_source *so
 /* What this rank's `cache` bytes come to with those of the node's other ranks. */
 uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ranks *ranks,
                              uint64_t cache);
-/* How a cache keeps units. */
-struct fb_keeping {
-    struct fb_blocks blocks; /* tiny ones together; count is 0: one by one */
-    struct fb_rack rack;     /* then each in one page of about its size; sizes is 0: in pages of one
-                              * size, several of them if units are unequal */
-    uint64_t list;           /* which samples it is made for, if it has no room for others; or 0 */
-};
-void fb_prepare_keeping(const struct fb_config *config, const struct fb_source *source,
-                        const struct fb_order *order, const struct fb_ranks *ranks, uint64_t cache,
-                        struct fb_keeping *keeping);
-
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                     const struct fb_config *config, const struct fb_source *source,

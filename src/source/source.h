@@ -44,9 +44,6 @@ struct fb_field {
     bool finished; /* its units hold other bytes than it (an encoded file): finish() makes it of them.
                     * Their extents count bytes; vary is 0, dtype is already what batch.dtype makes
                     * of it. */
-    uint32_t together; /* neighbours that a cache keeps as one, because each is tiny (blocks.h): then
-                        * unit = number x fields + field, and all extents are known. 1: none, but units
-                        * have such numbers, and extents that are not known a guess; 0: none */
     bool indexed;  /* load() makes it from the index (a label): no I/O, never cached nor counted; its
                     * units may have numbers from unit_count on */
 };
@@ -140,9 +137,6 @@ struct fb_source_ops {
      * For `inspect --check`; any thread. */
     int (*check)(const struct fb_source *source, uint64_t unit, const void *in,
                  struct fb_extent extent, struct fb_scratch scratch, forebay_error *error);
-    /* (optional) `unit` will be loaded soon: start reading ahead without waiting. */
-    void (*will_need)(const struct fb_source *source, uint64_t unit);
-
     /* (optional) Many small samples at once, where every sample of a field has the same shape
      * (`uniform`, no sequences, no finish). Any thread. If it fails the samples are loaded one by one,
      * to find out which it was. */

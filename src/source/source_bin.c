@@ -14,7 +14,6 @@
 #include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/blocks.h"
 #include "source/files.h"
 #include "source/source_kinds.h"
 
@@ -232,8 +231,6 @@ static void measure(struct bin_source *bin)
         base->unit_bytes_max = fb_max(base->unit_bytes_max, file->bytes);
         base->unit_bytes_total += file->bytes;
     }
-    bin->field.together =
-        fb_blocks_together(base->unit_count, base->unit_bytes_total, base->unit_bytes_max);
     /* Under pad and ragged the lengths are part of the batch, whether or not they differ. */
     if (base->uniform && !bin->empty_is_good) {
         bin->field.vary = 0;

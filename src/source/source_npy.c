@@ -11,7 +11,6 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/blocks.h"
 #include "source/join.h"
 #include "source/npy_index.h"
 #include "source/source_kinds.h"
@@ -181,8 +180,6 @@ static void describe_field(struct npy_source *npy, unsigned number, bool lengths
     field->vary = first->ndim && (lengths || !index->uniform);
     if (field->vary)
         field->shape[0] = 0;
-    field->together =
-        fb_blocks_together(index->files->count, index->bytes_total, index->bytes_max);
 }
 
 static void describe(struct npy_source *npy, bool lengths)

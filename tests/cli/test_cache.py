@@ -66,23 +66,6 @@ def test_a_shared_cache_is_shown_while_its_process_lives(result, program, scans,
     assert mine() == []
 
 
-def test_a_kept_cache_is_warm_for_the_next_run(result, program, scans, here):
-    """Whatever PATH says: the command that ran keeps it."""
-    env = {**here, "PATH": "/usr/bin:/bin"}
-    env.update({name: "" for name in ("FOREBAY_PROGRAM",) if name in os.environ})
-    run = ("run", *scans.settings, "--epochs", 1, "--set", "memory.cache=8MiB", "--set",
-           "memory.budget=64MiB", "--set", "memory.keep=1min")
-    first = result(*run, env=env)["cache"]
-    assert first["hits"] == 0 and first["items"] == first["misses"] > 0
-    kept = [cache for cache in result("cache", "list", env=here)["shared"]
-            if (cache["items"], cache["limit_bytes"], cache["members"]) ==
-            (first["items"], first["limit_bytes"], 1)]
-    assert len(kept) == 1
-    second = result(*run, env=env)["cache"]
-    assert second["misses"] == 0 and second["hits"] == first["misses"]
-    assert result("cache", "drop", kept[0]["name"], env=here)["caches"] == 1
-
-
 @pytest.mark.parametrize("share", ("job", "off"))
 def test_the_kernels_count_has_the_cache_in_it(result, here, share):
     """The shared one is nobody's private memory, and is there all the same."""
@@ -94,12 +77,10 @@ def test_the_kernels_count_has_the_cache_in_it(result, here, share):
         assert cached - (1 << 20) <= memory["peak_pss_bytes"] <= memory["budget_bytes"]
 
 
-def test_a_cache_that_cannot_be_kept_is_said(failure, forebay, scans, here):
-    run = ("run", *scans.settings, "--epochs", 1, "--set", "memory.keep=1min")
-    error = failure(1, *run, "--set", "memory.share=off", env=here)
-    assert error["status"] == "BAD_CONFIG" and "memory.share" in error["message"]
-    done = forebay(*run, "--set", "memory.cache=off", env=here)
-    assert done.returncode == 0 and "memory.keep: this run has no cache" in done.stderr
+def test_memory_keep_names_what_to_use_instead(failure, scans, here):
+    error = failure(1, "run", *scans.settings, "--epochs", 1, "--set", "memory.keep=1min", env=here)
+    assert error["status"] == "BAD_CONFIG"
+    assert "page cache" in error["message"] and "forebay pack" in error["message"]
 
 
 @pytest.mark.parametrize("limit, kept", (("4MiB", 40), ("1500kB", 17)))

@@ -32,23 +32,6 @@ def test_ranks_share_one_cache(result, running, tmp_path, share):
     assert len(files) == 1 and sum(files.values()) <= limit
 
 
-def test_ranks_share_the_smallest_of_tiny_files(running, tmp_path):
-    """In a cache too small for all of them, whoever comes first."""
-    files = 4000
-    sizes = np.random.default_rng(6).integers(5, 130, files) * 16
-    for number, size in enumerate(sizes):
-        (tmp_path / f"{number:04d}.bin").write_bytes(os.urandom(size))
-    limit = int(sizes.sum() // 2 + 37 * files) + (1000 << 10)
-    runs = ranks(running, tmp_path, limit, **{"batch.collate": "ragged"})
-    cache = settled(runs)
-    hits, misses, read = counts_of_epochs(runs, 20)
-    kept = np.sort(sizes)[:cache["items"]].sum()
-    assert hits / (hits + misses) == pytest.approx(cache["items"] / files, abs=0.01)
-    assert 0.6 * files < cache["items"] < 0.95 * files
-    assert read / (hits + misses) == pytest.approx((sizes.sum() - kept) / files, rel=0.05)
-    assert cache["members"] == RANKS and cache["bytes"] <= cache["limit_bytes"] <= limit
-
-
 def ranks(running, folder, limit, **more):
     settings = {"source.kind": "bin", "source.path": f"{folder}/*.bin", "order.world": RANKS,
                 "memory.ranks_here": RANKS, "memory.budget": "256MiB", "memory.cache": limit,

@@ -353,7 +353,6 @@ static bool describe_field(struct made_source *self, unsigned f)
     struct fb_field *field = &self->base.fields[f];
 
     *field = *unit;
-    field->together = 0;
     if (unit->finished || unit->always_ragged || unit->indexed || unit->ndim == 0)
         return false;
     if (is_sequence(self)) {

@@ -7,7 +7,6 @@
 #include "base/size.h"
 #include "decode/cast.h"
 #include "memory/block.h"
-#include "source/blocks.h"
 #include "source/tar/tar_source.h"
 
 #define TRIES 64 /* members that are looked at to learn what a field is */
@@ -383,7 +382,7 @@ static void measure_field(struct fb_tar_source *tar, unsigned number)
 {
     struct fb_source *base = &tar->base;
     bool is_picture = tar->fields[number].decoder->is_picture;
-    uint64_t most = 0, before = base->unit_bytes_total;
+    uint64_t most = 0;
 
     for (uint64_t i = 0; i < base->sample_count; i++) {
         bool there = fb_tar_is_there(fb_tar_cell_of(tar, i, number));
@@ -401,12 +400,6 @@ static void measure_field(struct fb_tar_source *tar, unsigned number)
     if (is_picture)
         tar->picture_largest = fb_max(tar->picture_largest, fb_max(most, 1));
     base->fields[number].bytes_max = largest_unit(tar, number, most);
-    /* Extents that must be looked up are not known, and shards in order are read in their order. */
-    if (tar->fields[number].looked == FB_TAR_FIELDS && !is_picture && !tar->chunks)
-        base->fields[number].together = fb_blocks_together(
-            base->sample_count, base->unit_bytes_total - before, base->fields[number].bytes_max);
-    else if (tar->fields[number].before)
-        base->fields[number].together = 1;
 }
 
 /* A cast goes through memory that must be had beforehand. */
