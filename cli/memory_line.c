@@ -9,20 +9,24 @@
 #include "memory/host.h"
 #include "statistics.h"
 
-static void process_text(char *text, size_t size, uint64_t total)
-{
-    uint64_t resident = fb_host_resident_bytes();
+#define STALE_NS ((uint64_t)200000000) /* older figures are not shown */
 
-    if (resident == FB_UNKNOWN || total == FB_UNKNOWN || !total)
+/* With a loader: its share of a shared cache, too. */
+static void process_text(char *text, size_t size, uint64_t total, const json_t *statistics)
+{
+    double bytes = statistics_number(statistics, "memory.process_bytes");
+
+    if (!statistics && fb_host_resident_bytes() != FB_UNKNOWN)
+        bytes = (double)fb_host_resident_bytes();
+    if (isnan(bytes) || total == FB_UNKNOWN || !total)
         snprintf(text, size, "n/a");
     else
-        snprintf(text, size, "%.1fMB (%.1f%%)", (double)resident / (double)FB_MIB,
-                 100.0 * (double)resident / (double)total);
+        snprintf(text, size, "%.1fMB (%.1f%%)", bytes / (double)FB_MIB,
+                 100.0 * bytes / (double)total);
 }
 
-static void gpu_text(char *text, size_t size, forebay_loader *loader)
+static void gpu_text(char *text, size_t size, const json_t *statistics)
 {
-    json_t *statistics = loader ? statistics_read(loader) : NULL;
     double allocated = statistics_number(statistics, "device.allocated_bytes");
     double reserved = statistics_number(statistics, "device.reserved_bytes");
 
@@ -31,7 +35,6 @@ static void gpu_text(char *text, size_t size, forebay_loader *loader)
     else
         snprintf(text, size, "%.1fMB allocated, %.1fMB reserved", allocated / (double)FB_MIB,
                  reserved / (double)FB_MIB);
-    json_decref(statistics);
 }
 
 /* "used/total (share)" of the host, and the share that is used. */
@@ -55,18 +58,21 @@ static void look(struct memory_seen *seen, forebay_loader *loader)
 {
     uint64_t now = fb_now_ns();
     struct fb_host_memory host;
+    json_t *statistics;
 
     if (now < seen->again_ns)
         return;
     fb_host_memory_read(&host, "");
-    process_text(seen->process, sizeof(seen->process), host.total_bytes);
+    statistics = loader ? statistics_read(loader) : NULL;
+    process_text(seen->process, sizeof(seen->process), host.total_bytes, statistics);
     seen->used = system_text(seen->system, sizeof(seen->system), &host);
     seen->group = host.cgroup_limit_bytes == FB_UNKNOWN || host.cgroup_used_bytes == FB_UNKNOWN ||
                           !host.cgroup_limit_bytes
                       ? 0
                       : (double)host.cgroup_used_bytes / (double)host.cgroup_limit_bytes;
-    gpu_text(seen->gpu, sizeof(seen->gpu), loader);
-    seen->again_ns = now + 100 * (fb_now_ns() - now);
+    gpu_text(seen->gpu, sizeof(seen->gpu), statistics);
+    json_decref(statistics);
+    seen->again_ns = now + fb_min(100 * (fb_now_ns() - now), STALE_NS);
 }
 
 static void warn_of(struct progress *progress, const char *whose, double used)

@@ -55,13 +55,39 @@ def process_tree(root: int) -> list[int]:
 
 
 def process_bytes(pid: int) -> int:
-    """Its share of memory: pages that n processes share count 1/n; resident size if that is
-    hidden; 0 once it is gone."""
-    share = _kilobytes(_read(f"/proc/{pid}/smaps_rollup"), "Pss:")
-    if share is not None:
-        return share
+    """Resident size of one process; 0 once it is gone."""
     resident = (_read(f"/proc/{pid}/statm") or "0 0").split()[1]
     return int(resident) * os.sysconf("SC_PAGE_SIZE")
+
+
+def _caches(pid: int) -> dict[tuple[int, int], int]:
+    """Bytes of each of forebay's shared caches that the process has open, by device and inode."""
+    found = {}
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return found
+    for name in names:
+        path = f"/proc/{pid}/fd/{name}"
+        try:
+            if "memfd:forebay-" in os.readlink(path):
+                about = os.stat(path)
+                found[about.st_dev, about.st_ino] = about.st_blocks * 512
+        except OSError:  # closed meanwhile
+            continue
+    return found
+
+
+def tree_bytes(pids: list[int]) -> int:
+    """Memory of these processes: the resident size of each, without the pages of shared caches,
+    and each cache once, whole. smaps would take 14 ms per GiB."""
+    caches, total = {}, 0
+    for pid in pids:
+        own = _caches(pid)
+        shared = _kilobytes(_read(f"/proc/{pid}/status"), "RssShmem:") or 0
+        total += max(0, process_bytes(pid) - min(shared, sum(own.values())))
+        caches.update(own)
+    return total + sum(caches.values())
 
 
 def _cgroup_folders() -> Iterator[str]:
@@ -164,7 +190,7 @@ class MemoryMonitor:
                 if use is not None]
         allocated, reserved = _gpu()
         return {
-            "process_bytes": sum(process_bytes(pid) for pid in process_tree(os.getpid())),
+            "process_bytes": tree_bytes(process_tree(os.getpid())),
             "system_used_bytes": used,
             "system_total_bytes": total,
             "gpu_allocated_bytes": allocated,

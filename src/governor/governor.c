@@ -14,6 +14,7 @@
 #include "base/thread.h"
 #include "governor/view.h"
 #include "governor/replay.h"
+#include "governor/sentence.h"
 #include "monitor/alarm.h"
 #include "monitor/gpu.h"
 #include "monitor/snapshot_file.h"
@@ -46,6 +47,7 @@ struct fb_governor {
     struct fb_alarms alarms;
     struct fb_gpus *gpus;
     bool alarmed;
+    struct fb_sentences sentences;
     uint64_t second_ns; /* when what is due once a second was done */
     char line[FB_REPLAY_LINE_BYTES];
 };
@@ -128,7 +130,7 @@ static void decide_and_act(struct fb_governor *governor, uint64_t now_ns)
     struct fb_view view = fb_view_make(&governor->look, &governor->options, governor->fixed,
                                        now_ns);
     struct fb_past before = governor->past;
-    struct fb_decision decision;
+    struct fb_decision decision, told;
     uint64_t reached;
     char text[400];
 
@@ -145,7 +147,12 @@ static void decide_and_act(struct fb_governor *governor, uint64_t now_ns)
     } else {
         if (!carry_out(governor, &decision, &reached))
             return;
-        tell_change(&decision, reached, text, sizeof(text));
+        if (reached == decision.from && decision.action != FB_ACT_CPU_SHARE)
+            decision.quiet = true; /* nothing changed, nothing to say */
+        told = decision;
+        fb_sentence_join(&governor->sentences, &told, now_ns);
+        decision.quiet = told.quiet;
+        tell_change(&told, reached, text, sizeof(text));
         if (!decision.quiet)
             fb_say(&governor->log, "governor: %s", text);
     }
@@ -210,7 +217,7 @@ static void watch_alarms(struct fb_governor *governor)
     fb_alarm_reap(&governor->alarms);
     if (!governor->alarms.any)
         return;
-    fb_alarm_readings_host(&readings, &governor->look.host, governor->look.now.resident);
+    fb_alarm_readings_host(&readings, &governor->look.host, governor->look.process);
     gpus_put(governor, &readings);
     if (fb_alarm_check(&governor->alarms, &readings, text, sizeof(text)))
         raise_alarm(governor, text);

@@ -225,6 +225,15 @@ uint64_t fb_host_anon_bytes(void)
     return resident_read(&all, &files) ? all - fb_min(all, files) : FB_UNKNOWN;
 }
 
+uint64_t fb_host_shmem_bytes(void)
+{
+    uint64_t kib;
+    const struct row row = { "RssShmem:", &kib };
+
+    rows_read(open_proc("", "self/status"), &row, 1);
+    return from_kib(kib);
+}
+
 uint64_t fb_host_pss_anon_bytes(void)
 {
     uint64_t kib;

@@ -33,6 +33,8 @@ void fb_host_memory_read_in(struct fb_host_memory *memory, const struct fb_host_
 /* Resident bytes of this process, all and those of no file; FB_UNKNOWN if /proc does not say. */
 uint64_t fb_host_resident_bytes(void);
 uint64_t fb_host_anon_bytes(void);
+/* Of the resident bytes those in shared memory (RssShmem); FB_UNKNOWN if /proc does not say. */
+uint64_t fb_host_shmem_bytes(void);
 /* Pss_Anon of this process from smaps_rollup (14 ms per GiB: not for every batch). */
 uint64_t fb_host_pss_anon_bytes(void);
 /* CPUs this process may run on (affinity and cgroup quota), at least 1. */

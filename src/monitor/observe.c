@@ -118,13 +118,27 @@ static void device_read(struct fb_upload_report *device)
     device->prefetch = device->allocated_bytes = device->reserved_bytes = FB_UNKNOWN;
 }
 
+/* Our part of the memory there is. Pages of a shared cache that another process read are not in our
+ * resident size: those of the cache that are in it are taken out, and our share of all is put in. */
+static void process_read(struct fb_observer *observer)
+{
+    uint64_t shmem = fb_host_shmem_bytes(), share = 0, blocks = 0;
+
+    observer->resident = observer->process = fb_host_resident_bytes();
+    if (observer->what.cache)
+        share = fb_cache_shared_bytes(observer->what.cache);
+    if (!share || shmem == FB_UNKNOWN || observer->resident == FB_UNKNOWN)
+        return;
+    blocks = share * fb_max(1, observer->cache.members);
+    observer->process = observer->resident - fb_min(observer->resident, fb_min(shmem, blocks)) +
+                        share;
+}
+
 static void host_read(struct fb_observer *observer, uint64_t now_ns)
 {
     if (!observer->slow_ns || now_ns - observer->slow_ns >= SLOW_NS) {
         fb_host_groups_find(&observer->groups, "");
         fb_host_pressure_read(&observer->pressure, "");
-        observer->resident = fb_host_resident_bytes();
-        observer->process = observer->resident;
         observer->host_kills = fb_host_kills("");
         observer->slow_ns = now_ns;
     }
@@ -140,6 +154,7 @@ void fb_observe(struct fb_observer *observer, uint64_t now_ns)
     fb_budget_read(observer->what.budget, &observer->budget);
     cache_read(observer);
     device_read(&observer->report.device);
+    process_read(observer);
     host_read(observer, now_ns);
     rates_take(observer, now_ns);
     now->time_ns = fb_wall_ns();

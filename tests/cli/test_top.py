@@ -207,3 +207,15 @@ def test_the_live_view_in_a_terminal(running, scans, tmp_path):
             time.sleep(0.1)
     finally:
         tmux("kill-server")
+
+
+def test_the_process_counts_its_share_of_a_shared_cache(running, tmp_path, result):
+    folder = tmp_path / "large"
+    result("generate", "lidar", folder, "--files", 40, "--bytes", "1MB")
+    settings = ["--set", "source.kind=bin", "--set", f"source.path={folder}/*.bin", "--set",
+                "memory.share=node", "--set", "memory.budget=256MiB", "--set", "memory.cache=100MiB"]
+    one, two = running(*slow(settings), name="one"), running(*slow(settings), name="two")
+    for loader in (one, two):  # both have read all 40 MB of it: half of that counts for each
+        now = loader.until(lambda now: now["memory"]["process_bytes"] and
+                           now["memory"]["process_bytes"] < now["memory"]["resident_bytes"] - (10 << 20))
+        assert now["memory"]["process_bytes"] > 10 << 20
