@@ -6,7 +6,7 @@
 frames  cold: in a memory cgroup of half the set (needs root; without, that is said and it is left out), so that
         neither the page cache nor ours can hold all. Without a cache, with ours, with lru.
 jpeg    decoded pictures, no random crop: the cache keeps them decoded. Without a cache, half of them, all.
-tiny    20,000 separate files of 1 KiB, equal and unequal ones: no cache, half of them, all. What an epoch costs,
+tiny    20,000 separate files of 1 KiB (--tiny, --tiny-bytes), equal and unequal ones: no cache, half of them, all. What an epoch costs,
         hits, bytes of cache: what is lost beside `forebay pack`, which makes them shards.
 hits    everything is in the cache: scans of 1 MB, beside the same bytes copied by memcpy with as many threads.
 steps   the cache's own steps (bench/cache_ops.c): a lookup with its pin, a shrink, a hit beside memcpy.
@@ -153,8 +153,8 @@ def jpeg(args):
 
 
 def tiny_data(args, name, rows_of):
-    """Files of about 1 KiB, `rows_of(i)` points of 16 bytes each."""
-    folder = args.data / f"tiny-{name}-{args.tiny}"
+    """Files of `rows_of(i)` points of 16 bytes each."""
+    folder = args.data / f"tiny-{name}-{args.tiny}-{args.tiny_bytes}"
     if not folder.exists():
         making = folder.with_suffix(".making")
         making.mkdir(parents=True, exist_ok=True)
@@ -170,8 +170,8 @@ def tiny(args):
         result = run(args, settings)
         result["cold"] = 0
         return result
-    rows = []
-    for name, rows_of in {"equal": lambda i: 64, "unequal": lambda i: 8 + i * 7919 % 113}.items():
+    rows, mean = [], args.tiny_bytes // 16
+    for name, rows_of in {"equal": lambda i: mean, "unequal": lambda i: 1 + i * 7919 % (2 * mean - 1)}.items():
         folder = tiny_data(args, name, rows_of)
         warm(folder)
         bytes_all = sum(16 * rows_of(i) for i in range(args.tiny))
@@ -238,7 +238,8 @@ def main():
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--frames", type=int, default=24, help="of 140 MB")
-    parser.add_argument("--tiny", type=int, default=20000, help="files of 1 KiB")
+    parser.add_argument("--tiny", type=int, default=20000, help="tiny: how many files")
+    parser.add_argument("--tiny-bytes", type=int, default=1024, help="tiny: of each, or the mean")
     parser.add_argument("--program", type=pathlib.Path,
                         default=HERE.parent / "build" / "forebay")
     parser.add_argument("--data", type=pathlib.Path, default=pathlib.Path(

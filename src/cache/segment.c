@@ -10,11 +10,9 @@
 #include "config/config.h"
 
 #define OS_PAGE ((uint64_t)4096)
-#define CHAIN 16 /* pages in a median unit: half a page of waste is then 3 % of it */
-#define PAGE_STEP ((uint64_t)64) /* pages below the system's are multiples of this */
 #define PAGE_BYTES_MAX ((uint64_t)1 << 40)
 
-_Static_assert(sizeof(struct fb_entry) == 32, "an index of at most 48 bytes per unit");
+_Static_assert(sizeof(struct fb_entry) == FB_ENTRY_BYTES, "an index of at most 48 bytes per unit");
 _Static_assert(sizeof(struct fb_row) == 128, "rows do not share cache lines");
 _Static_assert(sizeof(struct fb_header) <= 4096, "the header is one page");
 
@@ -23,13 +21,6 @@ static uint64_t memory_of_host(void)
     struct sysinfo info;
 
     return sysinfo(&info) ? FB_GIB : (uint64_t)info.totalram * info.mem_unit;
-}
-
-uint64_t fb_cache_units_covered(uint64_t units, uint64_t limit)
-{
-    uint64_t affordable = limit / 2 / sizeof(struct fb_entry);
-
-    return fb_min(fb_min(units, fb_max(affordable, 1)), FB_UNITS_MAX);
 }
 
 static uint64_t pages_wanted(const struct fb_geometry *geometry,
@@ -44,31 +35,20 @@ static uint64_t pages_wanted(const struct fb_geometry *geometry,
     return fb_mul(geometry->entries, each, &all) ? fb_min(all, most) : most;
 }
 
-/* A sixteenth of the median. Small units have smaller pages than the system's, for half a page is
- * lost at the end of each; but a page has 9 bytes of tables, and page / 2 + 9 x unit / page is least
- * for a page of sqrt(18 x unit). */
-static uint64_t page_for(uint64_t median)
-{
-    uint64_t sixteenth = median / CHAIN, page = PAGE_STEP;
-
-    if (sixteenth >= OS_PAGE)
-        return sixteenth & ~(OS_PAGE - 1);
-    while (page + PAGE_STEP <= sixteenth || (page + PAGE_STEP) * (page + PAGE_STEP) <= 18 * median)
-        page += PAGE_STEP;
-    return page;
-}
-
 int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_options *options,
                        bool shared, forebay_error *error)
 {
+    struct fb_unit_census census = { .count = options->unit_count,
+                                     .bytes = options->unit_bytes,
+                                     .bytes_median = options->unit_bytes_median,
+                                     .page_bytes = options->page_bytes };
+    struct fb_page_layout pages = fb_page_layout_choose(&census, options->limit_bytes);
     struct fb_geometry chosen = {
-        .entries = fb_cache_units_covered(options->unit_count, options->limit_bytes),
-        .page_bytes = options->unit_bytes   ? options->unit_bytes
-                      : options->page_bytes ? options->page_bytes
-                                            : page_for(options->unit_bytes_median),
+        .entries = pages.entries,
+        .page_bytes = pages.page_bytes,
         .rows = shared ? FB_ROWS_MAX : 1,
         .pins = (uint32_t)fb_min(fb_max(options->pins_max, shared ? 64 : 1), FB_PINS_MAX),
-        .chained = options->unit_bytes == 0,
+        .chained = pages.chained,
         .policy = (uint32_t)options->policy,
     };
     struct fb_layout layout;

@@ -14,10 +14,10 @@
 
 #include "base/error.h"
 #include "cache/cache.h"
+#include "cache/page_layout.h"
 
 #define FB_SEGMENT_MAGIC 0x6568636165626f66u
 #define FB_SEGMENT_VERSION 5u
-#define FB_UNITS_MAX ((uint64_t)1 << 31)
 #define FB_ROWS_MAX 256u /* members of one cache: a row number is eight bits */
 #define FB_PINS_MAX 1024u
 #define FB_PUNCH_STEP ((uint64_t)64 << 20)
