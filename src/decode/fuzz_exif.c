@@ -1,4 +1,4 @@
-/* EXIF, alone and inside a JPEG's segments. */
+/* EXIF alone, and EXIF and XMP inside a JPEG's segments and a PNG's chunks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,13 +9,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     uint8_t *bytes = malloc(size ? size : 1);
-    unsigned one, two;
+    unsigned one, two, three;
+    bool cut;
 
     if (size)
         memcpy(bytes, data, size);
     one = fb_exif_orientation(bytes, size);
     two = fb_exif_jpeg_orientation(bytes, size);
-    if (one < 1 || one > 8 || two < 1 || two > 8)
+    three = fb_exif_png_orientation(bytes, size, &cut);
+    if (one < 1 || one > 8 || two < 1 || two > 8 || three < 1 || three > 8)
         abort();
     free(bytes);
     return 0;

@@ -38,6 +38,7 @@ struct fb_image {
     struct fb_image_limits limits;
     uint32_t width, height; /* as stored */
     unsigned orientation;   /* EXIF's, 1 to 8 */
+    bool cut;               /* what tells the orientation may come after the bytes that are here */
     uint64_t need;          /* bytes that decoding takes, by our formula; 0 before it is known */
     void *decoder;          /* the library's, with all it owns; NULL if there is none */
 };

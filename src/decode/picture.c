@@ -1,3 +1,4 @@
+/* picture.c -- which part of a picture is decoded, and the way from its file to a sample's pixels. */
 #include "decode/picture.h"
 
 #include <inttypes.h>
@@ -222,6 +223,14 @@ int fb_picture_make(struct fb_picture *picture, const struct fb_picture_options 
 
 /* ---- As it is ---- */
 
+/* The bytes end before the picture's size as seen is sure. Of a file's beginning the caller reads
+ * more; of a whole file it is an error. */
+static int fail_cut(const struct fb_image *image, forebay_error *error)
+{
+    return fb_fail(error, FOREBAY_BAD_DATA, "PNG: the file ends early, after its %" PRIu64
+                   " bytes, inside a chunk", image->file_bytes);
+}
+
 int fb_picture_size(const struct fb_picture_options *options, const uint8_t *file, uint64_t bytes,
                     uint32_t *width, uint32_t *height, forebay_error *error)
 {
@@ -230,9 +239,12 @@ int fb_picture_size(const struct fb_picture_options *options, const uint8_t *fil
 
     if (status)
         return status;
-    seen_size(&image, width, height);
+    if (image.cut)
+        status = fail_cut(&image, error);
+    else
+        seen_size(&image, width, height);
     fb_image_close(&image);
-    return FOREBAY_OK;
+    return status;
 }
 
 struct scatter {
@@ -267,7 +279,9 @@ int fb_picture_whole(const struct fb_picture_options *options, const uint8_t *fi
     job.box = (struct fb_box){ .width = image.width, .height = image.height };
     scatter.width = image.width;
     scatter.place = fb_view_oriented(fb_orientation_inverse(image.orientation), width, height);
-    if ((uint64_t)width * height * 3 != rgb_bytes)
+    if (image.cut)
+        status = fail_cut(&image, error);
+    else if ((uint64_t)width * height * 3 != rgb_bytes)
         status = fb_fail(error, FOREBAY_BAD_DATA, "the picture has %" PRIu32 " x %" PRIu32
                          " pixels, which is not the size it was indexed with", width, height);
     else

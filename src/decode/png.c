@@ -6,6 +6,7 @@
  * the thread's.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <spng.h>
@@ -80,7 +81,34 @@ static void *hook_calloc(size_t count, size_t size)
     return block;
 }
 
-static int fail(const struct fb_image *image, int code, forebay_error *error)
+/* The library's codes in words that say what was expected. */
+static const char *reason_of(int code)
+{
+    switch (code) {
+    case SPNG_ECHUNK_CRC:
+        return "a chunk's checksum does not match its data: the file is damaged";
+    case SPNG_EZLIB:
+    case SPNG_EZLIB_INIT:
+        return "its compressed pixels are damaged";
+    case SPNG_EFILTER:
+        return "a row has a filter type above 4: its pixels are damaged";
+    case SPNG_ENOPLTE:
+        return "its pixels are indexes into a palette (PLTE chunk), but it has none";
+    case SPNG_EPLTE_IDX:
+        return "a pixel has an index beyond the end of the palette";
+    case SPNG_ESIGNATURE:
+        return "it does not begin with PNG's signature";
+    case SPNG_ENOIHDR:
+    case SPNG_EIHDR_SIZE:
+        return "the header (IHDR chunk of 13 bytes) is missing or of another length";
+    case SPNG_EBADSTATE:
+        return "its chunks before the pixels are damaged or in the wrong order";
+    default:
+        return spng_strerror(code);
+    }
+}
+
+static int fail(const struct fb_image *image, int code, const char *where, forebay_error *error)
 {
     const struct png *png = image->decoder;
 
@@ -89,10 +117,19 @@ static int fail(const struct fb_image *image, int code, forebay_error *error)
                        " bytes a worker has (source.decode_memory); %" PRIu64 " were left",
                        image->limits.bytes, png->left);
     if (code == SPNG_EOF || code == SPNG_IO_EOF || code == SPNG_EIDAT_TOO_SHORT)
-        return fb_fail(error, FOREBAY_BAD_DATA, "PNG: the file ends early, after its %" PRIu64
-                       " bytes", image->file_bytes);
-    return fb_fail(error, FOREBAY_BAD_DATA, "PNG of %" PRIu64 " bytes: %s", image->file_bytes,
-                   spng_strerror(code));
+        return fb_fail(error, FOREBAY_BAD_DATA, "PNG, %s: the file ends early, after its %" PRIu64
+                       " bytes", where, image->file_bytes);
+    return fb_fail(error, FOREBAY_BAD_DATA, "PNG of %" PRIu64 " bytes, %s: %s", image->file_bytes,
+                   where, reason_of(code));
+}
+
+/* The same, in a row of the picture. */
+static int fail_row(const struct fb_image *image, int code, uint32_t row, forebay_error *error)
+{
+    char where[64];
+
+    snprintf(where, sizeof(where), "row %" PRIu32 " of %" PRIu32, row + 1, image->height);
+    return fail(image, code, where, error);
 }
 
 static void png_close(struct fb_image *image)
@@ -119,7 +156,6 @@ static uint64_t need_of(const struct spng_ihdr *header)
 static int read_header(struct fb_image *image, struct png *png, forebay_error *error)
 {
     struct spng_ihdr header;
-    struct spng_exif exif;
     int code = spng_set_png_buffer(png->context, image->file, image->file_bytes), status;
 
     if (!code)
@@ -127,7 +163,7 @@ static int read_header(struct fb_image *image, struct png *png, forebay_error *e
     if (!code)
         code = spng_get_ihdr(png->context, &header);
     if (code)
-        return fail(image, code, error);
+        return fail(image, code, "in its header", error);
     image->need = need_of(&header);
     png->interlaced = header.interlace_method != 0;
     status = fb_image_check_size(image, header.width, header.height, error);
@@ -138,8 +174,7 @@ static int read_header(struct fb_image *image, struct png *png, forebay_error *e
         return status;
     image->width = header.width;
     image->height = header.height;
-    if (spng_get_exif(png->context, &exif) == 0)
-        image->orientation = fb_exif_orientation((const uint8_t *)exif.data, exif.length);
+    image->orientation = fb_exif_png_orientation(image->file, image->file_bytes, &image->cut);
     return FOREBAY_OK;
 }
 
@@ -156,7 +191,7 @@ static int png_open(struct fb_image *image, forebay_error *error)
     png->left = image->limits.bytes;
     at_work = png;
     png->context = spng_ctx_new2(&hooks, 0);
-    status = png->context ? read_header(image, png, error) : fail(image, SPNG_EMEM, error);
+    status = png->context ? read_header(image, png, error) : fail(image, SPNG_EMEM, "", error);
     at_work = NULL;
     return status;
 }
@@ -169,10 +204,10 @@ static int decode_whole(struct fb_image *image, struct png *png, const struct fb
 
     png->whole = hook_malloc(bytes);
     if (!png->whole)
-        return fail(image, SPNG_EMEM, error);
+        return fail(image, SPNG_EMEM, "", error);
     code = spng_decode_image(png->context, png->whole, bytes, SPNG_FMT_RGBA8, 0);
     if (code)
-        return fail(image, code, error);
+        return fail(image, code, "before or in its pixels", error);
     for (uint32_t y = job->box.y; y < job->box.y + job->box.height; y++) {
         memcpy(job->row, png->whole + y * row_bytes, row_bytes);
         job->take(job->data, job->row + (size_t)job->box.x * 4, y);
@@ -187,11 +222,11 @@ static int decode_rows(struct fb_image *image, struct png *png, const struct fb_
     int code = spng_decode_image(png->context, NULL, 0, SPNG_FMT_RGBA8, SPNG_DECODE_PROGRESSIVE);
 
     if (code)
-        return fail(image, code, error);
+        return fail(image, code, "before or in its pixels", error);
     for (uint32_t y = 0; y < end; y++) {
         code = spng_decode_row(png->context, job->row, (size_t)image->width * 4);
         if (code && !(code == SPNG_EOI && y + 1 == image->height))
-            return fail(image, code, error);
+            return fail_row(image, code, y, error);
         if (y >= job->box.y)
             job->take(job->data, job->row + (size_t)job->box.x * 4, y);
     }

@@ -161,6 +161,59 @@ def test_pictures_are_turned_as_exif_says(tmp_path, orientation, kind, source):
     assert difference(found, numpy.asarray(expected)) <= (1 if source else 0)
 
 
+def xmp_of(orientation: int, element: bool) -> bytes:
+    text = f"<tiff:Orientation>{orientation}</tiff:Orientation>" if element else ""
+    attribute = "" if element else f' tiff:Orientation="{orientation}"'
+    return (f'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf'
+            f'-syntax-ns#"><rdf:Description rdf:about="" xmlns:tiff="http://ns.adobe.com/tiff/1.0/"'
+            f'{attribute}>{text}</rdf:Description></rdf:RDF></x:xmpmeta>').encode()
+
+
+PLACES = ["eXIf before", "eXIf after", "XMP before", "XMP after", "XMP element", "both", "JPEG XMP"]
+
+
+@pytest.mark.parametrize("orientation", [1, 3, 6, 8])
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("size", [(90, 61), (400, 300)])  # the second is longer than a first read
+def test_an_orientation_is_found_wherever_it_stands(tmp_path, orientation, place, size):
+    path = tmp_path / ("a.jpg" if place == "JPEG XMP" else "a.png")
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    noise = numpy.random.default_rng(1).integers(0, 255, (size[1], size[0], 3)).astype("u1")
+    Image.fromarray(noise).save(path)
+    data, tiff = path.read_bytes(), exif.tobytes()[6:]
+    said = xmp_of(orientation, place == "XMP element")
+    text = chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + said)
+    if place == "JPEG XMP":
+        packet = b"http://ns.adobe.com/xap/1.0/\0" + said
+        data = data[:2] + b"\xff\xe1" + struct.pack(">H", len(packet) + 2) + packet + data[2:]
+    else:
+        more = text if "XMP" in place else chunk(b"eXIf", tiff)
+        if place == "both":
+            more = chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp_of(2, False)) + more
+        at = len(data) - 12 if "after" in place else 33
+        data = data[:at] + more + data[at:]
+    path.write_bytes(data)
+    expected = reference(path)
+    assert expected.size == (size if orientation < 5 else size[::-1])
+    assert difference(load_one(path), numpy.asarray(expected)) == 0
+
+
+@pytest.mark.parametrize("damage, words", [
+    ("pixels", "row [0-9]+ of 200: (a chunk's checksum|its compressed pixels|a row has)"),
+    ("palette", "checksum|chunks before the pixels are damaged")])
+def test_a_damaged_png_says_where_and_what(tmp_path, damage, words):
+    path = tmp_path / "a.png"
+    picture = Image.fromarray(pixels(300, 200))
+    (picture.quantize(64) if damage == "palette" else picture).save(path)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PLTE") + 9 if damage == "palette" else len(data) // 2] ^= 0x55
+    path.write_bytes(data)
+    with pytest.raises(forebay.Error, match=words) as failure:
+        load_one(path)
+    assert "a.png" in str(failure.value) and "non-recoverable" not in str(failure.value)
+
+
 def center_box(size: tuple, source: dict) -> tuple:
     width, height = size
     if source.get("crop") != "center":
