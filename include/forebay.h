@@ -310,6 +310,55 @@ typedef struct forebay_cache_stats {
 FOREBAY_API int forebay_cache_read_stats(forebay_cache *cache, bool lap, forebay_cache_stats *stats,
                                          forebay_error *error);
 
+/* ---- Batches from worker processes: ranges of one memfd that are used again ----
+ *
+ * A worker takes a range, writes there and sends offset, bytes and ticket by any way it likes; the
+ * parent adopts the range and releases it. Nothing waits, and kill -9 of a worker loses nothing:
+ * the parent reclaims what a dead process held. All functions [any thread]. */
+
+typedef struct forebay_transport forebay_transport;
+
+typedef struct forebay_range {
+    void *data;
+    uint64_t bytes, offset;
+    uint64_t inside; /* the transport's own */
+} forebay_range;
+
+typedef struct forebay_transport_stats {
+    uint64_t limit_bytes, used_bytes;  /* of all processes */
+    uint64_t own_bytes, own_ranges;    /* of this process */
+    uint64_t resident_bytes, refused;  /* pages held by the kernel; takes that found no room */
+} forebay_transport_stats;
+
+/* `limit_bytes` 0: a quarter of the memory that is free now. Children inherit it by fork, or attach
+ * by the descriptor. */
+FOREBAY_API int forebay_transport_open(forebay_transport **out, uint64_t limit_bytes,
+                                       forebay_error *error);
+FOREBAY_API int forebay_transport_attach(forebay_transport **out, int fd, forebay_error *error);
+FOREBAY_API int forebay_transport_fd(const forebay_transport *transport);
+/* Ranges stay valid until they are released. Each needs its own reference: see _share. */
+FOREBAY_API void forebay_transport_close(forebay_transport *transport);
+FOREBAY_API forebay_transport *forebay_transport_share(forebay_transport *transport);
+
+/* FOREBAY_MISS: there is no room now. */
+FOREBAY_API int forebay_transport_take(forebay_transport *transport, uint64_t bytes,
+                                       forebay_range *range);
+FOREBAY_API uint64_t forebay_transport_send(forebay_transport *transport,
+                                            const forebay_range *range); /* the ticket */
+FOREBAY_API int forebay_transport_adopt(forebay_transport *transport, uint64_t offset,
+                                        uint64_t bytes, uint64_t ticket, forebay_range *range,
+                                        forebay_error *error);
+FOREBAY_API void forebay_transport_release(forebay_transport *transport,
+                                           const forebay_range *range);
+/* Free what process `pid` (0: any dead one) held or sent in vain. Returns the bytes. */
+FOREBAY_API uint64_t forebay_transport_reclaim(forebay_transport *transport, int pid);
+FOREBAY_API void forebay_transport_read_stats(forebay_transport *transport,
+                                              forebay_transport_stats *stats);
+/* For a worker: end this process within a second of its parent's death; and keep freed memory in
+ * the heap, so that large arrays use warm pages again instead of new ones. */
+FOREBAY_API int forebay_worker_watch(forebay_error *error);
+FOREBAY_API void forebay_worker_keep_heap(void);
+
 #ifdef __cplusplus
 }
 #endif
