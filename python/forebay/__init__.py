@@ -18,7 +18,7 @@ from .program import plan, run
 __version__ = _forebay.version
 
 # Imported when they are asked for: they bring nothing that a plain Loader needs.
-_LATER = {"Cached": "cached", "DeviceLoader": "device", "DeviceDataset": "device",
+_LATER = {"Cached": "cached", "DataLoader": "dataloader", "DeviceLoader": "device", "DeviceDataset": "device",
           "retry_on_oom": "device"}
 
 # The exceptions are made from the statuses of forebay.h, so the list is there.

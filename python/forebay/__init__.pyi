@@ -15,6 +15,7 @@ from ._forebay import NotBuiltError as NotBuiltError
 from ._forebay import OverBudgetError as OverBudgetError
 from ._forebay import StoppedError as StoppedError
 from .cached import Cached as Cached
+from .dataloader import DataLoader as DataLoader
 from .device import DeviceDataset as DeviceDataset
 from .device import DeviceLoader as DeviceLoader
 from .device import retry_on_oom as retry_on_oom
@@ -28,7 +29,7 @@ from .program import run as run
 __version__: str
 __all__ = [
     "BadConfigError", "BadDataError", "BadStateError", "BadUseError", "Budget", "Cached",
-    "DeviceDataset", "DeviceLoader", "Error", "ForebayWarning", "ForkedError", "HeldError",
+    "DataLoader", "DeviceDataset", "DeviceLoader", "Error", "ForebayWarning", "ForkedError", "HeldError",
     "IoError", "Loader", "MemoryMonitor", "MissingError", "NoDeviceError", "NoMemoryError",
     "NotBuiltError", "OverBudgetError", "plan", "retry_on_oom", "run", "StoppedError",
 ]

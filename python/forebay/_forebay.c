@@ -28,6 +28,8 @@ static int module_exec(PyObject *module)
         add_type(module, &state->budget_type, &budget_spec) ||
         add_type(module, &state->cache_type, &cache_spec) ||
         add_type(module, &state->field_type, &field_spec) ||
+        add_type(module, &state->transport_type, &transport_spec) ||
+        add_type(module, &state->range_type, &range_spec) ||
         add_dtypes(module) || PyModule_AddStringConstant(module, "version", FOREBAY_VERSION))
         return -1;
     return 0;
@@ -41,6 +43,8 @@ static int module_traverse(PyObject *module, visitproc visit, void *arg)
     Py_VISIT(state->budget_type);
     Py_VISIT(state->cache_type);
     Py_VISIT(state->field_type);
+    Py_VISIT(state->transport_type);
+    Py_VISIT(state->range_type);
     Py_VISIT(state->error);
     for (size_t i = 0; i < ERROR_CLASSES_MAX; i++)
         Py_VISIT(state->error_classes[i]);
@@ -55,6 +59,8 @@ static int module_clear(PyObject *module)
     Py_CLEAR(state->budget_type);
     Py_CLEAR(state->cache_type);
     Py_CLEAR(state->field_type);
+    Py_CLEAR(state->transport_type);
+    Py_CLEAR(state->range_type);
     Py_CLEAR(state->error);
     for (size_t i = 0; i < ERROR_CLASSES_MAX; i++)
         Py_CLEAR(state->error_classes[i]);
@@ -79,6 +85,7 @@ static struct PyModuleDef module_def = {
     .m_name = "_forebay",
     .m_doc = "The thin layer over forebay.h. `import forebay` is the one to use.",
     .m_size = sizeof(struct module_state),
+    .m_methods = worker_methods,
     .m_slots = module_slots,
     .m_traverse = module_traverse,
     .m_clear = module_clear,

@@ -9,6 +9,7 @@
  *   _batch.c    Field: one field of a batch, as a buffer; shares its batch or owns a copy
  *   _face.c     what the caller gets for a field: an array, a tensor, or the Field itself
  *   _dlpack.c   Field.__dlpack__: the same memory for whoever speaks DLPack
+ *   _transport.c  Transport and Range: memory in which batches come from worker processes
  *   _errors.c   an exception class for each status of forebay.h
  *   _lines.c    log lines of the engine's threads, kept until Python asks for them
  *
@@ -42,6 +43,7 @@ struct face;
 
 struct module_state {
     PyTypeObject *loader_type, *budget_type, *cache_type, *field_type;
+    PyTypeObject *transport_type, *range_type;
     PyObject *error; /* forebay.Error */
     PyObject *error_classes[ERROR_CLASSES_MAX]; /* by -status */
 };
@@ -138,4 +140,6 @@ struct budget {
 extern PyType_Spec budget_spec;
 extern PyType_Spec cache_spec;
 extern PyType_Spec loader_spec;
+extern PyType_Spec transport_spec, range_spec;
+extern PyMethodDef worker_methods[];
 #endif
