@@ -12,12 +12,12 @@ struct masks {
     uint64_t ends, quotes;
 };
 
-static inline struct masks masks_plain(const char *at, char delimiter)
+static inline struct masks masks_plain(const char *at, char delimiter, char line)
 {
     struct masks masks = { 0, 0 };
 
     for (unsigned i = 0; i < WORD; i++) {
-        masks.ends |= (uint64_t)(at[i] == delimiter || at[i] == '\n') << i;
+        masks.ends |= (uint64_t)(at[i] == delimiter || at[i] == line) << i;
         masks.quotes |= (uint64_t)(at[i] == '"') << i;
     }
     return masks;
@@ -58,13 +58,13 @@ static bool scan_quotes(struct fb_csv *csv, struct masks masks, uint64_t left, u
 
 static inline __attribute__((always_inline)) unsigned
 scan(struct fb_csv *csv, uint32_t *ends, unsigned most,
-     struct masks (*look)(const char *at, char delimiter))
+     struct masks (*look)(const char *at, char delimiter, char line))
 {
     unsigned count = 0;
 
     while (csv->at < csv->bytes && count + WORD <= most) {
         uint64_t left = csv->bytes - csv->at;
-        struct masks masks = look(csv->text + csv->at, csv->delimiter);
+        struct masks masks = look(csv->text + csv->at, csv->delimiter, csv->line);
 
         if (left < WORD) {
             masks.ends &= ((uint64_t)1 << left) - 1;
@@ -93,11 +93,11 @@ unsigned fb_csv_scan_plain(struct fb_csv *csv, uint32_t *ends, unsigned most)
 
 #if defined(__x86_64__)
 static inline __attribute__((target("avx2"))) struct masks masks_avx2(const char *at,
-                                                                      char delimiter)
+                                                                      char delimiter, char line_end)
 {
     const __m256i *in = (const __m256i *)(const void *)at;
     __m256i low = _mm256_loadu_si256(in), high = _mm256_loadu_si256(in + 1);
-    __m256i split = _mm256_set1_epi8(delimiter), line = _mm256_set1_epi8('\n');
+    __m256i split = _mm256_set1_epi8(delimiter), line = _mm256_set1_epi8(line_end);
     __m256i quote = _mm256_set1_epi8('"');
     __m256i low_ends = _mm256_or_si256(_mm256_cmpeq_epi8(low, split), _mm256_cmpeq_epi8(low, line));
     __m256i high_ends =
@@ -126,6 +126,24 @@ unsigned fb_csv_scan(struct fb_csv *csv, uint32_t *ends, unsigned most)
         return scan_avx2(csv, ends, most);
 #endif
     return fb_csv_scan_plain(csv, ends, most);
+}
+
+char fb_csv_line_end(const char *text, uint64_t bytes)
+{
+    bool quoted = false;
+    char before = '\n';
+
+    for (uint64_t i = 0; i < bytes; before = text[i++]) {
+        if (quoted)
+            quoted = text[i] != '"'; /* a doubled one ends a quote and opens the next */
+        else if (text[i] == '"' && (before == '"' || memchr(",;\t|\n\r", before, 6)))
+            quoted = true;
+        else if (text[i] == '\n')
+            return '\n';
+        else if (text[i] == '\r')
+            return i + 1 < bytes && text[i + 1] != '\n' ? '\r' : '\n';
+    }
+    return '\n';
 }
 
 uint64_t fb_csv_unquote(const char *at, const char *end, char *to)

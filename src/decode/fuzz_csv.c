@@ -55,11 +55,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = malloc(size + FB_CSV_PADDING), *cell = malloc(size + 1);
     uint32_t *one = malloc((size + 64) * sizeof(*one)), *two = malloc((size + 64) * sizeof(*two));
     struct fb_csv csv = { .text = text, .bytes = size, .last = true, .delimiter = ',' };
-    struct fb_csv other = csv;
+    struct fb_csv other;
     unsigned count = 0, again = 0, found;
 
     if (text && cell && one && two) {
         memcpy(text, data, size);
+        csv.line = fb_csv_line_end(text, size);
+        other = csv;
         memset(text + size, ',', FB_CSV_PADDING);
         while ((found = fb_csv_scan(&csv, one + count, 64)))
             count += found;

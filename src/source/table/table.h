@@ -2,7 +2,8 @@
  * table.h -- a CSV file, or its shards, as a set of typed rows.
  *
  *   table_shards.c   name.csv, or name_part1.csv ...
- *   table_find.c     the delimiter, the header, a first guess of the types
+ *   table_head.c     the beginning of a part, its delimiter and cells
+ *   table_find.c     the header, a first guess of the types
  *   table_parse.c    a chunk of text to rows
  *   table_convert.c  all chunks, in parallel, to the converted file; types found too narrow on the
  *                    way are widened and it is done again
@@ -39,6 +40,7 @@ struct fb_table_shard {
     int64_t mtime_ns;
     uint64_t data_at; /* where the first row of data begins */
     uint64_t lines;   /* before it */
+    char line;        /* what lines end in: see csv.h */
 };
 
 struct fb_table {
@@ -48,6 +50,7 @@ struct fb_table {
     unsigned column_count;
     struct fb_table_column *columns;
     char delimiter;
+    bool named;  /* the first line of every part has the columns' names */
     bool matrix; /* all columns are stored as f32 */
     int missing; /* enum fb_missing */
     double missing_value;

@@ -1,146 +1,28 @@
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/mix.h"
 #include "base/size.h"
-#include "decode/csv.h"
 #include "decode/number.h"
 #include "memory/block.h"
 #include "source/source_kinds.h"
-#include "source/table/table.h"
+#include "source/sort.h"
+#include "source/table/table_head.h"
 
 #define GUESS_BYTES ((uint64_t)64 * 1024) /* of each shard, for the first guess of the types */
-#define FORMAT 1                          /* of the converted file: raise it when it changes */
+#define FORMAT 2                          /* of the converted file: raise it when it changes */
 
-/* ---- What is in them ---- */
-
-/* The beginning of a shard, and the cells of its first row. */
-struct head {
-    char *text; /* FB_TABLE_TEXT_BYTES and padding */
-    char *cell;
-    uint64_t bytes;
-    bool whole;    /* the file has no more */
-    uint64_t from; /* behind a byte order mark */
-};
-
-static int read_head(struct head *head, struct fb_table_shard *shard, uint64_t want,
-                     forebay_error *error)
-{
-    struct stat about;
-    int fd = open(shard->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), status = FOREBAY_OK;
-
-    if (fd < 0 || fstat(fd, &about)) {
-        status = fb_fail_errno(error, FOREBAY_MISSING, "cannot open '%s'", shard->path);
-    } else if (!S_ISREG(about.st_mode)) {
-        status = fb_fail(error, FOREBAY_MISSING, "'%s' is no regular file", shard->path);
-    } else {
-        shard->bytes = (uint64_t)about.st_size;
-        shard->mtime_ns = about.st_mtim.tv_sec * 1000000000 + about.st_mtim.tv_nsec;
-        head->bytes = fb_min(shard->bytes, want);
-        head->whole = head->bytes == shard->bytes;
-        status = fb_read_exactly(fd, head->text, head->bytes, 0, error);
-    }
-    if (fd >= 0)
-        close(fd);
-    if (!status && shard->bytes == 0)
-        status = fb_fail(error, FOREBAY_BAD_DATA, "'%s' is empty", shard->path);
-    if (!status && head->whole && head->text[head->bytes - 1] != '\n')
-        head->text[head->bytes++] = '\n';
-    head->from = !status && head->bytes >= 3 && !memcmp(head->text, "\xef\xbb\xbf", 3) ? 3 : 0;
-    return status;
-}
-
-static struct fb_csv head_scan(const struct head *head, char delimiter, uint64_t at)
-{
-    return (struct fb_csv){ .text = head->text,
-                            .bytes = head->bytes,
-                            .last = head->whole,
-                            .delimiter = delimiter,
-                            .at = at,
-                            .cell = at };
-}
-
-/* Walk over the cells of the head from `at` on; stops when fn says so (not 0) and returns that. */
-typedef int (*cell_fn)(void *data, unsigned column, const char *at, const char *end, bool last);
-
-static int for_cells(const struct head *head, char delimiter, uint64_t at, cell_fn fn, void *data)
-{
-    struct fb_csv csv = head_scan(head, delimiter, at);
-    uint64_t cell = at;
-    unsigned column = 0, count;
-    uint32_t ends[128];
-
-    while ((count = fb_csv_scan(&csv, ends, 128))) {
-        for (unsigned i = 0; i < count; i++) {
-            const char *from = head->text + cell, *end = head->text + ends[i];
-            bool last = *end == '\n';
-            int stop;
-
-            if (last && end > from && end[-1] == '\r')
-                end--;
-            if (from < end && *from == '"') {
-                end = head->cell + fb_csv_unquote(from, end, head->cell);
-                from = head->cell;
-            }
-            stop = fn(data, column, from, end, last);
-            if (stop)
-                return stop;
-            column = last ? 0 : column + 1;
-            cell = (uint64_t)ends[i] + 1;
-        }
-    }
-    return 0;
-}
-
-/* How many rows of the first ten have as many cells as the first, more than one. */
-struct fit {
-    unsigned first, rows, good;
-};
-
-static int fit_cell(void *data, unsigned column, const char *at, const char *end, bool last)
-{
-    struct fit *fit = data;
-
-    if (!last || (column == 0 && at == end))
-        return 0;
-    if (fit->rows++ == 0)
-        fit->first = column;
-    fit->good += column == fit->first && column > 0;
-    return fit->rows == 10;
-}
-
-static char find_delimiter(const struct head *head)
-{
-    static const char choices[] = ",;\t|";
-    unsigned best = 0;
-    char found = ',';
-
-    for (const char *choice = choices; *choice; choice++) {
-        struct fit fit = { 0, 0, 0 };
-        unsigned score;
-
-        for_cells(head, *choice, head->from, fit_cell, &fit);
-        score = fit.good == fit.rows ? 1000000 + fit.first : fit.good;
-        if (fit.good && score > best) {
-            best = score;
-            found = *choice;
-        }
-    }
-    return found;
-}
+/* ---- Delimiter ---- */
 
 static int read_delimiter(struct fb_table *table, const struct fb_config *config,
-                          const struct head *head, forebay_error *error)
+                          const struct fb_table_head *head, forebay_error *error)
 {
     const char *given = config->source_delimiter;
 
     if (!given || strcmp(given, "auto") == 0)
-        table->delimiter = find_delimiter(head);
+        table->delimiter = fb_table_head_delimiter(head);
     else if (strcmp(given, "tab") == 0 || strcmp(given, "\\t") == 0)
         table->delimiter = '\t';
     else if (strlen(given) == 1 && !strchr("\"\r\n", *given))
@@ -157,11 +39,11 @@ static int read_delimiter(struct fb_table *table, const struct fb_config *config
 
 struct header {
     struct fb_table *table;
-    const struct head *head;
     const char *path;
+    uint64_t line;
     bool named;   /* it is one; else it only counts the columns */
     bool compare; /* with what is there */
-    bool number;  /* found in a cell */
+    unsigned numbers; /* cells that are one */
     unsigned count;
     forebay_error *error;
     int status;
@@ -191,18 +73,18 @@ static int name_column(struct header *header, unsigned column, const char *at, c
 
     if (memchr(at, '\0', (size_t)(end - at)))
         return fb_fail(header->error, FOREBAY_BAD_DATA,
-                       "'%s' line 1 has a NUL byte: is this UTF-16, "
-                       "or no text?",
-                       header->path);
+                       "'%s' line %" PRIu64 " has a NUL byte: is this UTF-16, or no text?",
+                       header->path, header->line);
     if (header->named && !is_utf8((const unsigned char *)at, (const unsigned char *)end))
         return fb_fail(header->error, FOREBAY_BAD_DATA,
-                       "'%s' line 1: the name of column %u is not UTF-8: is this a CSV file?",
-                       header->path, column + 1);
+                       "'%s' line %" PRIu64
+                       ": the name of column %u is not UTF-8: is this a CSV file?",
+                       header->path, header->line, column + 1);
     if (end - at >= FB_NAME_BYTES - 1)
         return fb_fail(header->error, FOREBAY_BAD_DATA,
-                       "'%s' line 1: the name of column %u is "
-                       "longer than %d bytes",
-                       header->path, column + 1, FB_NAME_BYTES - 2);
+                       "'%s' line %" PRIu64
+                       ": the name of column %u is longer than %d bytes",
+                       header->path, header->line, column + 1, FB_NAME_BYTES - 2);
     if (!header->named || length == 0)
         snprintf(to->name, sizeof(to->name), "c%u", column);
     else
@@ -216,23 +98,24 @@ static int compare_column(struct header *header, unsigned column, const char *at
     const struct fb_table *table = header->table;
     struct fb_table_column one = { .name = "" };
     struct fb_table other = { .columns = &one };
-    struct header single = {
-        .table = &other, .path = header->path, .named = true, .error = header->error
-    };
+    struct header single = { .table = &other,
+                             .path = header->path,
+                             .line = header->line,
+                             .named = true,
+                             .error = header->error };
     int status;
 
     if (column >= table->column_count)
         return fb_fail(header->error, FOREBAY_BAD_DATA,
-                       "'%s' line 1 has more columns than the %u of "
-                       "'%s'",
-                       header->path, table->column_count, table->shards[0].path);
+                       "'%s' line %" PRIu64 " has more columns than the %u of '%s'",
+                       header->path, header->line, table->column_count, table->shards[0].path);
     status = name_column(&single, 0, at, end);
     if (status || strcmp(one.name, table->columns[column].name) == 0 || at == end)
         return status;
     return fb_fail(header->error, FOREBAY_BAD_DATA,
-                   "'%s' line 1: column %u is '%s', but '%s' in "
-                   "'%s'; the parts of a table have the same header",
-                   header->path, column + 1, one.name, table->columns[column].name,
+                   "'%s' line %" PRIu64 ": column %u is '%s', but '%s' in '%s'; the parts of a "
+                   "table have the same header",
+                   header->path, header->line, column + 1, one.name, table->columns[column].name,
                    table->shards[0].path);
 }
 
@@ -241,7 +124,7 @@ static int header_cell(void *data, unsigned column, const char *at, const char *
     struct header *header = data;
     double number;
 
-    header->number |= fb_number_f64(at, end, &number) == FB_NUMBER_OK;
+    header->numbers += fb_number_f64(at, end, &number) == FB_NUMBER_OK;
     header->count = column + 1;
     if (header->compare)
         header->status = compare_column(header, column, at, end);
@@ -250,66 +133,86 @@ static int header_cell(void *data, unsigned column, const char *at, const char *
     return header->status || last;
 }
 
-/* Where the row that begins at `at` ends. */
-static int skip_row(const struct head *head, char delimiter, uint64_t *at, const char *path,
-                    forebay_error *error)
+static int compare_names(const void *a, const void *b, const void *data)
 {
-    struct fb_csv csv = head_scan(head, delimiter, *at);
-    uint32_t ends[64];
-    unsigned count;
+    const struct fb_table_column *columns = data;
+    uint32_t one = *(const uint32_t *)a, two = *(const uint32_t *)b;
+    int order = strcmp(columns[one].name, columns[two].name);
 
-    while ((count = fb_csv_scan(&csv, ends, 64)))
-        for (unsigned i = 0; i < count; i++)
-            if (head->text[ends[i]] == '\n') {
-                *at = (uint64_t)ends[i] + 1;
-                return FOREBAY_OK;
-            }
-    return fb_fail(error, FOREBAY_BAD_DATA, "'%s' line 1: %s", path,
-                   csv.quoted ? "a quote is opened that does not close"
-                              : "the line is longer than "
-                                "2 MiB");
+    return order ? order : one < two ? -1 : one > two;
 }
 
-static int check_names(const struct fb_table *table, forebay_error *error)
+/* Columns are asked for by name: no two may have the same. */
+static int check_names(const struct fb_table *table, uint64_t line, forebay_error *error)
 {
-    /* Columns are few: a table of their names would be longer than this. */
-    for (unsigned i = 0; i < table->column_count && table->column_count <= 4096; i++)
-        for (unsigned k = 0; k < i; k++)
-            if (strcmp(table->columns[i].name, table->columns[k].name) == 0)
-                return fb_fail(error, FOREBAY_BAD_DATA,
-                               "'%s' line 1: columns %u and %u are both "
-                               "called '%s'",
-                               table->shards[0].path, k + 1, i + 1, table->columns[i].name);
-    return FOREBAY_OK;
+    uint32_t count = table->column_count;
+    uint32_t *sorted = fb_block_new(table->budget, FB_STAGE_INDEX, count, sizeof(*sorted),
+                                    "the columns' names", error);
+    int status = FOREBAY_OK;
+
+    if (!sorted)
+        return fb_failed(error);
+    for (uint32_t i = 0; i < count; i++)
+        sorted[i] = i;
+    fb_sort(sorted, count, sizeof(*sorted), compare_names, table->columns);
+    for (uint32_t i = 1; i < count && !status; i++) {
+        const char *name = table->columns[sorted[i]].name;
+
+        if (strcmp(table->columns[sorted[i - 1]].name, name) == 0)
+            status = fb_fail(error, FOREBAY_BAD_DATA,
+                             "'%s' line %" PRIu64 ": columns %u and %u are both called '%s'; "
+                             "rename one of them",
+                             table->shards[0].path, line, sorted[i - 1] + 1, sorted[i] + 1, name);
+    }
+    fb_block_free(table->budget, FB_STAGE_INDEX, sorted, count, sizeof(*sorted));
+    return status;
+}
+
+/* A first line with numbers is data, unless source.header says otherwise: that may be wrong. */
+static void say_header(const struct fb_table *table, const struct header *header,
+                       const struct fb_log *log)
+{
+    if (header->numbers)
+        fb_warn(log,
+                "'%s' line %" PRIu64 " is taken as data, not as the names of the columns: %u of "
+                "its %u cells are numbers. source.header: true takes it as names, false as data "
+                "without this warning",
+                table->shards[0].path, header->line, header->numbers, header->count);
 }
 
 static int read_columns(struct fb_table *table, const struct fb_config *config,
-                        const struct head *head, forebay_error *error)
+                        const struct fb_table_head *head, const struct fb_log *log,
+                        forebay_error *error)
 {
-    struct header header = {
-        .table = table, .head = head, .path = table->shards[0].path, .error = error
-    };
+    struct header header = { .table = table,
+                             .path = table->shards[0].path,
+                             .line = head->lines + 1,
+                             .error = error };
 
-    for_cells(head, table->delimiter, head->from, header_cell, &header); /* only counts */
+    fb_table_head_cells(head, table->delimiter, head->from, header_cell, &header); /* only counts */
     if (header.count == 0)
         return fb_fail(error, FOREBAY_BAD_DATA,
-                       "'%s' line 1: no cell ends within 2 MiB: a line longer than that is refused",
-                       header.path);
+                       "'%s' line %" PRIu64
+                       ": no cell ends within 2 MiB: a line longer than that is refused",
+                       header.path, header.line);
     if (header.count > FB_TABLE_COLUMNS)
-        return fb_fail(error, FOREBAY_BAD_DATA, "'%s' line 1 has %u columns, expected 1 to %d",
-                       header.path, header.count, FB_TABLE_COLUMNS);
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "'%s' line %" PRIu64 " has %u columns, expected 1 to %d", header.path,
+                       header.line, header.count, FB_TABLE_COLUMNS);
     header.named = config->source_header == FB_HEADER_TRUE ||
-                   (config->source_header == FB_HEADER_AUTO && !header.number);
+                   (config->source_header == FB_HEADER_AUTO && !header.numbers);
+    if (config->source_header == FB_HEADER_AUTO)
+        say_header(table, &header, log);
     table->column_count = header.count;
     table->columns = fb_block_new(table->budget, FB_STAGE_INDEX, header.count,
                                   sizeof(*table->columns), "the columns", error);
     if (!table->columns)
         return fb_failed(error);
-    for_cells(head, table->delimiter, head->from, header_cell, &header);
+    fb_table_head_cells(head, table->delimiter, head->from, header_cell, &header);
     if (header.status)
         return header.status;
-    table->shards[0].lines = header.named;
-    return check_names(table, error);
+    table->named = header.named;
+    return check_names(table, header.line, error);
 }
 
 /* ---- Types ---- */
@@ -386,40 +289,49 @@ static int read_missing(struct fb_table *table, const struct fb_config *config,
 
 /* ---- All of it ---- */
 
-static int look_at_shard(struct fb_table *table, uint64_t number, const struct fb_config *config,
-                         struct head *head, forebay_error *error)
+/* The header of a part after the first must be the first's. */
+static int compare_header(struct fb_table *table, uint64_t number, const struct fb_table_head *head,
+                          forebay_error *error)
 {
-    struct fb_table_shard *shard = &table->shards[number];
     struct header header = { .table = table,
-                             .head = head,
-                             .path = shard->path,
+                             .path = table->shards[number].path,
+                             .line = head->lines + 1,
                              .named = true,
                              .compare = true,
                              .error = error };
-    int status = read_head(head, shard, GUESS_BYTES, error);
 
-    if (!status && !memchr(head->text, '\n', head->bytes)) /* a long header */
-        status = read_head(head, shard, FB_TABLE_TEXT_BYTES, error);
+    fb_table_head_cells(head, table->delimiter, head->from, header_cell, &header);
+    if (!header.status && header.count != table->column_count)
+        return fb_fail(error, FOREBAY_BAD_DATA,
+                       "'%s' line %" PRIu64 " has %u columns, but '%s' has %u", header.path,
+                       header.line, header.count, table->shards[0].path, table->column_count);
+    return header.status;
+}
+
+static int look_at_shard(struct fb_table *table, uint64_t number, const struct fb_config *config,
+                         struct fb_table_head *head, const struct fb_log *log,
+                         forebay_error *error)
+{
+    struct fb_table_shard *shard = &table->shards[number];
+    int status = fb_table_head_read(head, shard, GUESS_BYTES, error);
+
+    if (!status && !memchr(head->text + head->from, head->line, head->bytes - head->from))
+        status = fb_table_head_read(head, shard, FB_TABLE_TEXT_BYTES, error); /* a long header */
     if (status)
         return status;
     if (number == 0 && ((status = read_delimiter(table, config, head, error)) ||
-                        (status = read_columns(table, config, head, error)) ||
+                        (status = read_columns(table, config, head, log, error)) ||
                         (status = take_types(table, config, error))))
         return status;
-    shard->lines = table->shards[0].lines;
-    if (number && shard->lines) {
-        for_cells(head, table->delimiter, head->from, header_cell, &header);
-        if (header.status)
-            return header.status;
-        if (header.count != table->column_count)
-            return fb_fail(error, FOREBAY_BAD_DATA, "'%s' line 1 has %u columns, but '%s' has %u",
-                           shard->path, header.count, table->shards[0].path, table->column_count);
-    }
+    if (number && table->named)
+        status = compare_header(table, number, head, error);
+    shard->lines = head->lines;
     shard->data_at = head->from;
-    if (shard->lines)
-        status = skip_row(head, table->delimiter, &shard->data_at, shard->path, error);
+    if (!status && table->named)
+        status = fb_table_head_skip_row(head, table->delimiter, &shard->data_at, &shard->lines,
+                                        shard->path, error);
     if (!status)
-        for_cells(head, table->delimiter, shard->data_at, guess_cell, table);
+        fb_table_head_cells(head, table->delimiter, shard->data_at, guess_cell, table);
     return status;
 }
 
@@ -437,14 +349,14 @@ static uint64_t hash_table(const struct fb_table *table)
 
     memcpy(&bits, &table->missing_value, sizeof(bits));
     hash = fb_mix2(hash, bits ^ (uint64_t)table->missing << 60);
-    hash = fb_mix2(hash, (uint64_t)(unsigned char)table->delimiter << 8 | table->matrix);
+    hash = fb_mix2(hash, (uint64_t)(unsigned char)table->delimiter << 8 | table->matrix |
+                             (uint64_t)table->named << 1);
     for (uint64_t i = 0; i < table->shard_count; i++) {
         const struct fb_table_shard *shard = &table->shards[i];
 
         hash = hash_text(hash, shard->path);
         hash = fb_mix2(hash, shard->bytes);
         hash = fb_mix2(hash, (uint64_t)shard->mtime_ns);
-        hash = fb_mix2(hash, shard->lines);
     }
     for (unsigned i = 0; i < table->column_count; i++) {
         const struct fb_table_column *column = &table->columns[i];
@@ -471,21 +383,17 @@ uint64_t fb_table_fingerprint(const struct fb_table *table)
 static int look_at_all(struct fb_table *table, const struct fb_config *config,
                        const struct fb_log *log, forebay_error *error)
 {
-    uint64_t room = FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1;
-    struct head head = { .bytes = 0 };
-    int status = FOREBAY_OK;
+    struct fb_table_head head;
+    int status = fb_table_head_open(&head, table->budget, error);
 
-    head.text = fb_block_new(table->budget, FB_STAGE_INDEX, room, 1, "reading headers", error);
-    head.cell = fb_block_new(table->budget, FB_STAGE_INDEX, room, 1, "reading headers", error);
-    if (!head.text || !head.cell)
-        status = fb_failed(error);
+    if (status)
+        return status;
     for (uint64_t i = 0; i < table->shard_count && !status; i++) {
         status = fb_progress(log, "parts", i, table->shard_count, error);
         if (!status)
-            status = look_at_shard(table, i, config, &head, error);
+            status = look_at_shard(table, i, config, &head, log, error);
     }
-    fb_block_free(table->budget, FB_STAGE_INDEX, head.text, room, 1);
-    fb_block_free(table->budget, FB_STAGE_INDEX, head.cell, room, 1);
+    fb_table_head_close(&head);
     return status;
 }
 

@@ -224,6 +224,13 @@ static int put_word(struct fb_table_chunk *chunk, const struct fb_table_column *
         return fail_cell(chunk, column, at, end, "is longer than 65535 bytes");
     if (memchr(at, '\0', (size_t)(end - at)))
         return fail_cell(chunk, column, at, end, "has a NUL byte: is this UTF-16, or no text?");
+    if (*raw != '"' && memchr(at, chunk->shard->line == '\r' ? '\n' : '\r', (size_t)(end - at)))
+        return fail_cell(chunk, column, at, end,
+                         chunk->shard->line == '\r'
+                             ? "has a line feed, but the first line ends in a carriage return "
+                               "alone: make all line ends alike, or quote the cell"
+                             : "has a carriage return without a line feed: make all line ends "
+                               "alike, or quote the cell");
     code = fb_vocabulary_find(words, at, (uint64_t)(end - at));
     if (code < 0)
         code = -2 - (int32_t)(raw - chunk->text); /* -1 is a missing one */
@@ -235,6 +242,7 @@ static const char *cell_end(const struct fb_table_chunk *chunk, const char *at)
 {
     struct fb_csv csv = { .text = chunk->text,
                           .delimiter = chunk->table->delimiter,
+                          .line = chunk->shard->line,
                           .last = true,
                           .at = (uint64_t)(at - chunk->text),
                           .cell = (uint64_t)(at - chunk->text),
@@ -274,7 +282,9 @@ static inline int put_cell(struct fb_table_chunk *chunk, const struct fb_table_c
     char *to = row + column->offset;
 
     if (__builtin_expect(at < end && (*at == '"' || end[-1] == '\r'), 0)) {
-        for (const char *line = at; (line = memchr(line, '\n', (size_t)(end - line))); line++)
+        char ends = chunk->shard->line;
+
+        for (const char *line = at; (line = memchr(line, ends, (size_t)(end - line))); line++)
             chunk->line_count++;
         clean(chunk, &at, &end);
     }
@@ -318,8 +328,8 @@ static int fill_text(struct fb_table_chunk *chunk, struct parse *parse, uint64_t
     parse->loaded += bytes;
     parse->csv.bytes = parse->loaded;
     parse->csv.last = bytes == left;
-    if (parse->csv.last && parse->loaded && chunk->text[parse->loaded - 1] != '\n') {
-        chunk->text[parse->loaded] = '\n'; /* there is a byte more than a text needs */
+    if (parse->csv.last && parse->loaded && chunk->text[parse->loaded - 1] != parse->csv.line) {
+        chunk->text[parse->loaded] = parse->csv.line; /* there is a byte more than a text needs */
         parse->csv.bytes++;
     }
     return FOREBAY_OK;
@@ -357,12 +367,13 @@ static int take_ends(struct fb_table_chunk *chunk, struct parse *parse, unsigned
     const struct fb_table *table = chunk->table;
     const char *text = chunk->text;
     uint64_t row_bytes = table->row_bytes;
+    char line = parse->csv.line;
     int status;
 
     for (unsigned i = 0; i < count && !parse->done; i++) {
         uint64_t end = chunk->ends[i];
 
-        if (text[end] == '\n') {
+        if (text[end] == line) {
             status = end_row(chunk, parse, end);
         } else if (parse->column + 1 < table->column_count) {
             status = put_cell(chunk, &table->columns[parse->column++], text + parse->cell,
@@ -415,7 +426,7 @@ static int parse_rows(struct fb_table_chunk *chunk, struct parse *parse)
 static bool find_line(struct fb_table_chunk *chunk, struct parse *parse)
 {
     for (;;) {
-        const char *line = memchr(chunk->text, '\n', parse->csv.bytes);
+        const char *line = memchr(chunk->text, parse->csv.line, parse->csv.bytes);
 
         if (line) {
             parse->row = (uint64_t)(line + 1 - chunk->text);
@@ -430,7 +441,9 @@ static bool find_line(struct fb_table_chunk *chunk, struct parse *parse)
 void fb_table_chunk_parse(struct fb_table_chunk *chunk, uint64_t start, uint64_t guess_from)
 {
     bool guess = start == UINT64_MAX;
-    struct parse parse = { .csv = { .text = chunk->text, .delimiter = chunk->table->delimiter } };
+    struct parse parse = { .csv = { .text = chunk->text,
+                                    .delimiter = chunk->table->delimiter,
+                                    .line = chunk->shard->line } };
 
     chunk->text_at = guess ? guess_from - 1 : start;
     chunk->row_count = chunk->line_count = 0;

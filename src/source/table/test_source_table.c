@@ -115,6 +115,74 @@ static void the_first_line_is_a_header_unless_it_has_a_number(void **state)
     assert_true(cell(1, "c0") == 1);
 }
 
+static void lines_may_all_end_in_a_carriage_return(void **state)
+{
+    char *text = malloc(2000000), *at = text + sprintf(text, "a,b,w\r");
+
+    (void)state;
+    write_text("t.csv", "a,b\r1,\"x\ny\"\r2,w\r");
+    must_open("");
+    assert_int_equal(source->sample_count, 2);
+    assert_true(cell(0, "a") == 1 && cell(1, "a") == 2 && cell(1, "b") == 1);
+    for (unsigned i = 0; i < 100000; i++) /* more than a chunk */
+        at += sprintf(at, "%u,%u.5,w%u\r", i, i, i % 5);
+    write_bytes("t.csv", text, (size_t)(at - text));
+    must_open("");
+    assert_int_equal(source->sample_count, 100000);
+    assert_true(cell(99999, "a") == 99999 && cell(77777, "b") == 77777.5 && cell(99, "w") == 4);
+    write_text("t.csv", "a,b\n1,x\ry\n");
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "line 2, column 'b': 'x?y' has a carriage return"));
+    write_text("t.csv", "a,b\r1,x\ny\r");
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "has a line feed"));
+    free(text);
+}
+
+static void headings_that_are_numbers_are_reported(void **state)
+{
+    (void)state;
+    write_text("t.csv", "country,2019,2020\nFR,1,2\nDE,3,4\n");
+    must_open("");
+    assert_non_null(strstr(said, "t.csv' line 1 is taken as data"));
+    assert_non_null(strstr(said, "2 of its 3 cells are numbers. source.header: true"));
+    must_open(""); /* the kept table as well */
+    assert_non_null(strstr(said, "line 1 is taken as data"));
+    must_open("header: true");
+    assert_null(strstr(said, "taken as data"));
+    assert_true(source->sample_count == 2 && cell(1, "2020") == 4);
+    must_open("header: false");
+    assert_null(strstr(said, "taken as data"));
+    assert_int_equal(source->sample_count, 3);
+}
+
+static void equal_names_are_found_among_any_number(void **state)
+{
+    char *text = malloc(200000), *at = text;
+
+    (void)state;
+    for (unsigned i = 0; i < 6000; i++)
+        at += sprintf(at, "n%u,", i == 5999 ? 17 : i);
+    at[-1] = '\n';
+    for (unsigned i = 0; i < 6000; i++)
+        at += sprintf(at, "1,");
+    at[-1] = '\n';
+    write_bytes("t.csv", text, (size_t)(at - text));
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "columns 18 and 6000 are both called 'n17'; rename"));
+    write_text("t.csv", "\"a\nb\",\"a\nb\"\n1,2\n");
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    free(text);
+}
+
+static void lines_are_counted_through_a_header_of_several(void **state)
+{
+    (void)state;
+    write_text("t.csv", "\n\n\"a\n\nb\",c\n1,2\n3\n");
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "t.csv' line 7: the row has 1 cells"));
+}
+
 static void parts_are_one_table_in_the_order_of_their_numbers(void **state)
 {
     (void)state;
@@ -402,6 +470,10 @@ int main(void)
         TEST(given_types_are_obeyed),
         TEST(quotes_line_ends_marks_and_delimiters_are_understood),
         TEST(the_first_line_is_a_header_unless_it_has_a_number),
+        TEST(lines_may_all_end_in_a_carriage_return),
+        TEST(headings_that_are_numbers_are_reported),
+        TEST(equal_names_are_found_among_any_number),
+        TEST(lines_are_counted_through_a_header_of_several),
         TEST(parts_are_one_table_in_the_order_of_their_numbers),
         TEST(missing_values_follow_the_rule),
         TEST(a_matrix_is_one_field_of_f32),
