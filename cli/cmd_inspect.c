@@ -6,9 +6,9 @@
 
 #include "base/size.h"
 #include "command.h"
-#include "memory/host.h"
 #include "options.h"
 #include "output.h"
+#include "plan/prepare.h"
 #include "progress.h"
 #include "stop.h"
 #include "survey.h"
@@ -115,14 +115,24 @@ static void broken_print(const struct survey *survey)
         printf("    and %" PRIu64 " more (--json lists them)\n", survey->broken - BROKEN_SHOWN);
 }
 
+/* Decoded bytes of all units, as plan has them: where units are not known yet, what the source
+ * expects of them (audio: the manifest's durations). */
+static uint64_t bytes_all(const struct inspection *inspection)
+{
+    return inspection->survey.unknown
+               ? fb_max(inspection->survey.bytes, inspection->source->unit_bytes_total)
+               : inspection->survey.bytes;
+}
+
 static void inspection_print(const struct inspection *inspection)
 {
     const struct fb_source *source = inspection->source;
     const struct survey *survey = &inspection->survey;
     char a[32], b[32], c[32];
 
-    printf("%s: %" PRIu64 " samples of %" PRIu64 " units, %s decoded\n", source->ops->kind,
-           source->sample_count, source->unit_count, fb_size_text(survey->bytes, a));
+    printf("%s: %" PRIu64 " samples of %" PRIu64 " units, %s%s decoded\n", source->ops->kind,
+           source->sample_count, source->unit_count, survey->unknown ? "about " : "",
+           fb_size_text(bytes_all(inspection), a));
     fields_print(source);
     if (survey->known)
         printf("  unit      %s to %s, median %s\n", fb_size_text(survey->least, a),
@@ -235,7 +245,7 @@ static json_t *inspection_json(const struct inspection *inspection)
 
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:o}", "kind",
                      source->ops->kind, "samples", (json_int_t)source->sample_count, "units",
-                     (json_int_t)source->unit_count, "bytes", (json_int_t)survey->bytes, "groups",
+                     (json_int_t)source->unit_count, "bytes", (json_int_t)bytes_all(inspection), "groups",
                      (json_int_t)source->group_count, "mixed_samples",
                      (json_int_t)source->stretch_samples, "fields", fields_json(source), "unit_bytes",
                      sizes_json(survey), "first", samples_json(source), "checked", survey->checked,
@@ -245,21 +255,11 @@ static json_t *inspection_json(const struct inspection *inspection)
 
 /* ---- Set-up ---- */
 
-/* memory.budget, or half of what the host leaves. */
-static uint64_t budget_bytes(const struct fb_config *config)
-{
-    struct fb_host_memory host;
-
-    if (config->memory_budget.mode == FB_SIZE_BYTES)
-        return config->memory_budget.value;
-    fb_host_memory_read(&host, "");
-    return host.left_bytes == FB_UNKNOWN ? FB_GIB : host.left_bytes / 2;
-}
-
 static int inspect(struct inspection *inspection, forebay_error *error)
 {
     struct fb_log log = { progress_log, progress_long_work, &inspection->progress };
-    int status = fb_budget_new(&inspection->budget, budget_bytes(&inspection->config), error);
+    int status = fb_prepare_budget(&inspection->budget, &inspection->config, &(struct fb_ranks){ .local_world = 1 },
+                                   &log, error);
 
     if (!status)
         status = fb_source_open(&inspection->source, &inspection->config, inspection->budget, &log,

@@ -11,6 +11,7 @@
 #include "options.h"
 #include "output.h"
 #include "pack/pack.h"
+#include "plan/prepare.h"
 #include "progress.h"
 #include "stop.h"
 
@@ -82,22 +83,12 @@ static int result_tell(const struct packing *packing)
     return EXIT_DONE;
 }
 
-/* memory.budget, or half of what the host leaves. */
-static uint64_t budget_bytes(const struct fb_config *config)
-{
-    struct fb_host_memory host;
-
-    if (config->memory_budget.mode == FB_SIZE_BYTES)
-        return config->memory_budget.value;
-    fb_host_memory_read(&host, "");
-    return host.left_bytes == FB_UNKNOWN ? FB_GIB : host.left_bytes / 2;
-}
-
 static int pack(struct packing *packing, const struct fb_log *log, forebay_error *error)
 {
     const struct fb_config *config = &packing->config;
     uint64_t began = fb_now_ns();
-    int status = fb_budget_new(&packing->budget, budget_bytes(config), error);
+    int status = fb_prepare_budget(&packing->budget, config, &(struct fb_ranks){ .local_world = 1 },
+                                   log, error);
 
     packing->options.threads = config->workers.is_auto ? fb_host_cpus() : config->workers.value;
     if (!status)

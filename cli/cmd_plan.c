@@ -104,6 +104,16 @@ static void settings_print(const struct fb_forecast *forecast)
     }
 }
 
+/* Does a policy read more in an epoch than there is without a cache? */
+static bool reads_more(const struct fb_curve *curve)
+{
+    for (unsigned i = 0; i < FB_CURVE_POINTS; i++)
+        for (unsigned j = 0; j < POLICIES; j++)
+            if (curve->points[i].by[policies[j].policy].bytes_read > curve->epoch_bytes)
+                return true;
+    return false;
+}
+
 static void table_print(const struct fb_curve *curve)
 {
     char a[32];
@@ -125,6 +135,9 @@ static void table_print(const struct fb_curve *curve)
                    bytes_text(point->by[policies[j].policy].bytes_read, a));
         putchar('\n');
     }
+    if (reads_more(curve))
+        printf("  (more than the %s without a cache: a policy that evicts reads a whole unit\n"
+               "  again for each slice of it; fill does not)\n", bytes_text(curve->epoch_bytes, a));
 }
 
 /* One line a size, a letter for each policy at its hit rate; * where two of them meet. */

@@ -57,7 +57,7 @@ static int open_order(forebay_loader *loader, forebay_error *error)
 static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error *error)
 {
     int status = fb_prepare_plan(plan, &loader->needs, &loader->config, loader->source,
-                                 &loader->ranks, loader->budget, error);
+                                 &loader->ranks, loader->budget, &loader->log, error);
 
     if (status)
         return status;

@@ -72,6 +72,62 @@ static int largest_batch(const struct fb_collation *collation, struct fb_budget 
     return status;
 }
 
+/* What a full batch takes at least that has this sample in it; 0 if a size is not known. */
+static uint64_t batch_with(const struct fb_collation *collation, uint64_t sample,
+                           struct fb_part *parts, struct fb_measure *measures,
+                           struct fb_placed *placed)
+{
+    const struct fb_source *source = collation->source;
+    unsigned count = source->ops->parts(source, sample, parts);
+    uint64_t bytes = 0;
+
+    memset(measures, 0, source->field_count * sizeof(*measures));
+    for (unsigned i = 0; i < count; i++) {
+        struct fb_extent extent = source->ops->extent(source, parts[i].unit);
+
+        if (extent.known != FB_EXTENT_EXACT)
+            return 0;
+        extent = fb_extent_in_batch(&source->fields[parts[i].field], extent);
+        if (parts[i].rows != FB_ALL_ROWS)
+            extent.rows = slice_rows(source, &parts[i]);
+        fb_measure_add(&measures[parts[i].field], extent);
+    }
+    return fb_collation_place(collation, fb_min(collation->batch_size, source->sample_count),
+                              measures, placed, &bytes, NULL)
+               ? 0
+               : bytes;
+}
+
+/* The largest of those over all samples. Every sample comes in every epoch, so such a batch does. */
+static uint64_t certain_batch(const struct fb_collation *collation, struct fb_budget *budget,
+                              struct fb_measure *measures)
+{
+    const struct fb_source *source = collation->source;
+    struct fb_part *parts = fb_block_new(budget, FB_STAGE_OTHER, source->parts_max, sizeof(*parts),
+                                         "a sample's parts", NULL);
+    struct fb_placed *placed = fb_block_new(budget, FB_STAGE_OTHER, collation->output_count,
+                                            sizeof(*placed), "a batch's layout", NULL);
+    uint64_t most = 0;
+
+    for (uint64_t i = 0; parts && placed && i < source->sample_count; i++)
+        most = fb_max(most, batch_with(collation, i, parts, measures, placed));
+    fb_block_free(budget, FB_STAGE_OTHER, parts, source->parts_max, sizeof(*parts));
+    fb_block_free(budget, FB_STAGE_OTHER, placed, collation->output_count, sizeof(*placed));
+    return most;
+}
+
+/* Asked for only where the largest batch there can be may not fit: it looks at every sample. */
+static bool wants_certain(const struct fb_pipeline_needs *needs, const struct fb_config *config,
+                          struct fb_budget *budget)
+{
+    struct fb_budget_report now;
+
+    fb_budget_read(budget, &now);
+    return !needs->fixed &&
+           2 * needs->slot + needs->per_worker > now.limit - fb_min(now.limit, now.used) &&
+           !config->order_subset && !config->order_weights && config->order_draws.is_auto;
+}
+
 int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source *source,
                         const struct fb_config *config, bool cached, struct fb_budget *budget,
                         forebay_error *error)
@@ -92,6 +148,12 @@ int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source 
     needs->slot = bytes ? fb_map_bytes(bytes) + needs->header : 0;
     needs->per_worker = fb_pipeline_worker_bytes(source, &collation, cached);
     needs->scratch = fb_pipeline_scratch_bytes(source, &collation, cached);
+    needs->certain = 0;
+    if (!status && wants_certain(needs, config, budget)) {
+        needs->certain = certain_batch(&collation, budget, measures);
+        if (needs->certain)
+            needs->certain = fb_map_bytes(needs->certain) + needs->header;
+    }
     fb_block_free(budget, FB_STAGE_OTHER, measures, source->field_count, sizeof(*measures));
     fb_collation_close(&collation);
     return status;

@@ -54,6 +54,7 @@ struct fb_pipeline_needs {
     uint64_t per_worker; /* scratch, reader, stack, libraries */
     uint64_t scratch;    /* the part of it that is decode memory */
     bool fixed;          /* every batch takes `slot` */
+    uint64_t certain;    /* a batch of this size will come, header included; 0: not known */
 };
 int fb_pipeline_measure(struct fb_pipeline_needs *needs, const struct fb_source *source,
                         const struct fb_config *config, bool cached, struct fb_budget *budget,

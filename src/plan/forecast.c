@@ -31,7 +31,7 @@ static int open_order(struct fb_forecast *forecast, const struct fb_config *conf
         status = fb_order_open(&forecast->order, options, forecast->budget, log, error);
     if (!status)
         status = fb_prepare_plan(&forecast->plan, &forecast->needs, config, forecast->source,
-                                 &forecast->ranks, forecast->budget, error);
+                                 &forecast->ranks, forecast->budget, log, error);
     return status;
 }
 

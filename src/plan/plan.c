@@ -18,14 +18,15 @@ uint64_t fb_plan_floor(const struct fb_plan_needs *needs)
 static int fail_too_small(const struct fb_plan_needs *needs, const struct fb_config *config,
                           uint64_t budget, forebay_error *error)
 {
+    uint64_t batch = needs->fixed_layout ? needs->slot : needs->certain;
     char have[32], slot[32], worker[32], fixed[32];
     int status = fb_fail(error, FOREBAY_OVER_BUDGET,
                          "a budget of %s (%" PRIu64 " bytes) cannot hold one batch of %s, one "
                          "worker's %s and %s of index; set memory.budget to at least %" PRIu64
                          " (%" PRIu64 " lets the caller hold %d batches), or lower batch.size",
-                         fb_size_text(budget, have), budget, fb_size_text(needs->slot, slot),
+                         fb_size_text(budget, have), budget, fb_size_text(batch, slot),
                          fb_size_text(needs->per_worker, worker), fb_size_text(needs->fixed, fixed),
-                         needs->fixed + needs->slot + needs->per_worker, fb_plan_floor(needs),
+                         needs->fixed + batch + needs->per_worker, fb_plan_floor(needs),
                          FB_HELD_NORMAL);
 
     fb_config_place(config, "memory.budget", error);
@@ -103,7 +104,8 @@ static int take_named_cache(struct fb_plan *plan, const struct fb_plan_needs *ne
 int fb_plan(struct fb_plan *out, const struct fb_plan_needs *needs, const struct fb_config *config,
             uint64_t budget, unsigned cpus, forebay_error *error)
 {
-    uint64_t least = needs->fixed + needs->per_worker + (needs->fixed_layout ? needs->slot : 0);
+    uint64_t least = needs->fixed + needs->per_worker +
+                     (needs->fixed_layout ? needs->slot : needs->certain);
     uint64_t workers = wanted(&config->workers, cpus), left, slots, batches;
     struct fb_plan plan = { .budget = budget, .floor = fb_plan_floor(needs) };
     int status;

@@ -1,5 +1,5 @@
 /*
- * plan.h -- memory before anything runs. The run uses the same formulas (R16): the loader asks
+ * plan.h -- memory before anything runs. The run uses the same formulas: the loader asks
  * fb_plan() what to give to whom, `forebay plan` prints the same answer.
  */
 #ifndef FB_PLAN_PLAN_H
@@ -15,6 +15,7 @@ struct fb_plan_needs {
     uint64_t slot;       /* of the largest batch, header included; 0 if not known before it comes */
     uint64_t slot_header; /* the part of it that is no data */
     bool fixed_layout;   /* every batch takes `slot`: what does not fit is an error now */
+    uint64_t certain;    /* a batch of this size will come, whatever the layout; 0: not known */
     uint64_t per_worker; /* scratch, reader, stack, libraries' allowance */
     uint64_t open;       /* beside `fixed`, until the source is open */
     uint64_t scratch;    /* the part of it that is decode memory */

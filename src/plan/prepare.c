@@ -39,27 +39,49 @@ int fb_prepare_preset(struct fb_config *config, struct fb_device *device, const 
     return fb_config_apply_preset(config, name, log, error);
 }
 
+/* What this machine, or the tightest control group around us, has in all. */
+static uint64_t host_limit(const struct fb_host_memory *host)
+{
+    return fb_min(host->total_bytes, host->cgroup_limit_bytes); /* unknown is the largest number */
+}
+
+static uint64_t named_budget(uint64_t bytes, const struct fb_host_memory *host,
+                             const struct fb_log *log)
+{
+    uint64_t most = host_limit(host);
+    char want[32], have[32];
+
+    if (bytes <= most)
+        return bytes;
+    fb_warn(log, "memory.budget: %s is more than the %s that this %s has; %s will be used",
+            fb_size_text(bytes, want), fb_size_text(most, have),
+            most == host->total_bytes ? "machine" : "control group", have);
+    return most;
+}
+
 int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
                       const struct fb_ranks *ranks, const struct fb_log *log,
                       forebay_error *error)
 {
     const struct fb_size *size = &config->memory_budget;
-    uint64_t here = fb_max(1, ranks->local_world), bytes = size->value / here;
+    uint64_t here = fb_max(1, ranks->local_world), bytes;
     struct fb_host_memory host;
     char text[32];
 
+    fb_host_memory_read(&host, "");
     if (size->mode == FB_SIZE_AUTO) {
-        fb_host_memory_read(&host, "");
         if (host.left_bytes == FB_UNKNOWN)
             return fb_fail(error, FOREBAY_BAD_CONFIG,
                            "memory.budget: auto cannot tell what this host leaves; name a size");
         bytes = host.left_bytes / 2 / here;
         fb_say(log, "memory.budget: auto is %s: half of what is available%s",
                fb_size_text(bytes, text), here > 1 ? ", divided by the ranks on this node" : "");
-    } else if (here > 1) {
+        return fb_budget_new(out, bytes, error);
+    }
+    bytes = named_budget(size->value, &host, log) / here;
+    if (here > 1)
         fb_say(log, "memory.budget: this rank's part of %" PRIu64 " is %s", here,
                fb_size_text(bytes, text));
-    }
     return fb_budget_new(out, bytes, error);
 }
 
@@ -227,9 +249,23 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
     return FOREBAY_OK;
 }
 
+/* Where sizes differ the largest samples may meet in one batch, or may not. */
+static void warn_of_large_batches(const struct fb_plan_needs *needs, uint64_t budget,
+                                  const struct fb_log *log)
+{
+    uint64_t left = budget - fb_min(budget, needs->fixed + needs->per_worker);
+    char most[32], have[32];
+
+    if (!needs->fixed_layout && needs->slot > left)
+        fb_warn(log, "a batch may take up to %s, and memory.budget has %s for it: a batch that does "
+                "not fit ends the run when it comes; raise memory.budget or lower batch.size",
+                fb_size_text(needs->slot, most), fb_size_text(left, have));
+}
+
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                     const struct fb_config *config, const struct fb_source *source,
-                    const struct fb_ranks *ranks, struct fb_budget *budget, forebay_error *error)
+                    const struct fb_ranks *ranks, struct fb_budget *budget,
+                    const struct fb_log *log, forebay_error *error)
 {
     bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep;
     struct fb_pipeline_needs pipeline;
@@ -243,10 +279,14 @@ int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                                      .slot = pipeline.slot,
                                      .slot_header = pipeline.header,
                                      .fixed_layout = pipeline.fixed,
+                                     .certain = pipeline.certain,
                                      .per_worker = pipeline.per_worker,
                                      .open = source->open_bytes,
                                      .scratch = pipeline.scratch,
                                      .cache_wanted = cache_wanted(config, source),
                                      .ranks = ranks->local_world };
-    return fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);
+    status = fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);
+    if (!status)
+        warn_of_large_batches(needs, now.limit, log);
+    return status;
 }

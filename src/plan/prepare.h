@@ -2,7 +2,7 @@
  * prepare.h -- from a configuration to what a run is given: budget, order, policy, plan.
  *
  * The loader opens its parts with these, and `forebay plan` asks the same functions, so that what
- * is foretold is what is done (R16).
+ * is foretold is what is done.
  */
 #ifndef FB_PLAN_PREPARE_H
 #define FB_PLAN_PREPARE_H
@@ -21,7 +21,8 @@
 int fb_prepare_preset(struct fb_config *config, struct fb_device *device, const struct fb_log *log,
                       forebay_error *error);
 
-/* memory.budget, this rank's part of it, as a ledger of its own. */
+/* memory.budget, this rank's part of it, as a ledger of its own. More than the machine or its control
+ * group has is cut down to that, with a warning. */
 int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
                       const struct fb_ranks *ranks, const struct fb_log *log,
                       forebay_error *error);
@@ -42,5 +43,6 @@ uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ran
 /* Divide what is left of the budget; everything opened so far (index, order) is in it. */
 int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                     const struct fb_config *config, const struct fb_source *source,
-                    const struct fb_ranks *ranks, struct fb_budget *budget, forebay_error *error);
+                    const struct fb_ranks *ranks, struct fb_budget *budget,
+                    const struct fb_log *log, forebay_error *error);
 #endif
