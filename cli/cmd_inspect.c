@@ -245,8 +245,8 @@ static json_t *inspection_json(const struct inspection *inspection)
 
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:b, s:I, s:I, s:o}", "kind",
                      source->ops->kind, "samples", (json_int_t)source->sample_count, "units",
-                     (json_int_t)source->unit_count, "bytes", (json_int_t)bytes_all(inspection), "groups",
-                     (json_int_t)source->group_count, "mixed_samples",
+                     (json_int_t)source->unit_count, "bytes", (json_int_t)bytes_all(inspection),
+                     "groups", (json_int_t)source->group_count, "mixed_samples",
                      (json_int_t)source->stretch_samples, "fields", fields_json(source), "unit_bytes",
                      sizes_json(survey), "first", samples_json(source), "checked", survey->checked,
                      "unknown_count", (json_int_t)survey->unknown, "broken_count",
@@ -258,8 +258,8 @@ static json_t *inspection_json(const struct inspection *inspection)
 static int inspect(struct inspection *inspection, forebay_error *error)
 {
     struct fb_log log = { progress_log, progress_long_work, &inspection->progress };
-    int status = fb_prepare_budget(&inspection->budget, &inspection->config, &(struct fb_ranks){ .local_world = 1 },
-                                   &log, error);
+    int status = fb_prepare_budget(&inspection->budget, &inspection->config,
+                                   &(struct fb_ranks){ .local_world = 1 }, &log, error);
 
     if (!status)
         status = fb_source_open(&inspection->source, &inspection->config, inspection->budget, &log,

@@ -49,7 +49,7 @@ def test_plan_and_run_agree(forebay, tmp_path, kind, collate):
     settings = [*kind(tmp_path), "batch.size=4", f"batch.collate={collate}", "memory.share=off",
                 "workers=1"]
     answers = set()
-    for budget in ("2MiB", "3MiB", "5MiB", "9MiB", "64MiB"):
+    for budget in ("1200KiB", "2MiB", "3MiB", "5MiB", "9MiB", "64MiB"):
         arguments = sets(*settings, f"memory.budget={budget}")
         plan, run = forebay("plan", *arguments, "--json"), forebay("run", *arguments, "--json")
         answers.add(run.returncode)
