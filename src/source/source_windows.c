@@ -21,6 +21,7 @@
 #include "memory/block.h"
 #include "source/normal.h"
 #include "source/source_kinds.h"
+#include "source/window_count.h"
 
 #define SCRATCH_BYTES ((uint64_t)256 * 1024) /* numbers that become f32 pass through it */
 #define WINDOW_MAX ((uint64_t)1 << 32)
@@ -68,16 +69,10 @@ static bool is_broken(const struct windows_source *windows, uint64_t recording)
 static uint64_t count_windows(const struct windows_source *windows, uint64_t recording)
 {
     uint64_t rows = windows->set.series[recording * windows->set.field_count].rows;
-    uint64_t over, count;
 
     if (is_broken(windows, recording))
         return 1;
-    if (rows < windows->window)
-        return windows->pad && rows > 0;
-    over = rows - windows->window;
-    count = over / windows->stride + 1;
-    /* A stride larger than the window may jump over the rows that are left. */
-    return count + (windows->pad && over % windows->stride && windows->stride * count < rows);
+    return fb_window_count(rows, windows->window, windows->stride, windows->pad);
 }
 
 static int index_windows(struct windows_source *windows, forebay_error *error)

@@ -67,7 +67,9 @@ def test_a_log_that_cannot_be_written_is_a_failure(forebay):
 def test_hangup_is_passed_on_to_the_command(program, tmp_path):
     script = 'trap "exit 7" HUP; echo ready; while :; do sleep 0.05; done'
     child = subprocess.Popen([program, "monitor", "--log", tmp_path / "log", "--", "sh", "-c",
-                              script], stdout=subprocess.PIPE, text=True)
+                              script], stdout=subprocess.PIPE, text=True,
+                             # nohup, if the tests run under it, would make the shell ignore it
+                             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL))
     assert child.stdout.readline() == "ready\n"
     child.send_signal(signal.SIGHUP)
     assert child.wait(timeout=60) == 7

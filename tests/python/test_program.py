@@ -38,15 +38,3 @@ def test_the_loader_counts_as_the_program_does(config):
     run = forebay.run(config, epochs=2)
     assert {key: stats[key] for key in ("samples", "batches", "bytes")} == \
         {key: run[key] for key in ("samples", "batches", "bytes")}
-
-
-def test_a_kept_cache_is_warm_for_the_next_loader(config, monkeypatch):
-    """The keeper is the program of this installation, whatever PATH says."""
-    monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    config["epochs"] = 1  # nothing is read ahead for a second one
-    for hits in (0, SCANS):
-        with forebay.Loader(config, cache="8MiB", memory="64MiB", memory__share="job",
-                            memory__keep="3s") as loader:
-            for _ in loader:
-                pass
-            assert loader.stats()["cache"]["hits"] == hits

@@ -217,26 +217,6 @@ def test_loaders_of_two_orders_take_nothing_from_each_others_cache(tmp_path):
     assert 30 < items == now_items == now_hits - hits < 60
 
 
-def test_tiny_units_of_two_lists_are_in_blocks_of_their_own(tmp_path):
-    """Every second file each: lists of one length, in blocks of one size, beside each other."""
-    for number in range(200):
-        numpy.full((50, 4), number, "f4").tofile(tmp_path / f"{number:03d}.bin")
-
-    def part(first):
-        path = tmp_path / f"list-{first}"
-        path.write_text("".join(f"{number}\n" for number in range(first, 200, 2)))
-        return open_rank(tmp_path, order={"subset": str(path)},
-                         memory={"share": "job", "cache": "1MiB"})
-
-    with part(0) as even, part(1) as odd:
-        for _ in range(3):
-            for loader in (even, odd):
-                for batch in loader:
-                    assert (batch["points"] == batch["index"][:, None, None]).all()
-        caches = [loader.stats()["cache"] for loader in (even, odd)]
-    assert [cache["items"] for cache in caches] == [100, 100]
-
-
 @pytest.mark.parametrize("kind", ("subset", "weights"))
 def test_a_replacement_is_one_that_the_order_has(tmp_path, kind):
     """Training data that are broken must not be replaced by validation data."""

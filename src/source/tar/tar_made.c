@@ -20,6 +20,7 @@
 #include "memory/block.h"
 #include "source/source_kinds.h"
 #include "source/tar/tar_source.h"
+#include "source/window_count.h"
 
 #define LENGTH_MAX ((uint64_t)1 << 32)
 #define SEQUENCE_MAX 65536
@@ -137,20 +138,17 @@ static uint64_t rows_of(const struct made_source *self, uint64_t inner)
     return rows;
 }
 
-/* As source_windows.c counts them: a broken unit is one sample, which fails. */
+/* A broken unit is one sample, which fails. */
 static uint64_t count_windows(const struct made_source *self, uint64_t inner)
 {
-    uint64_t rows = rows_of(self, inner), over;
+    uint64_t rows = rows_of(self, inner);
 
     if (rows == UINT64_MAX)
         return 1;
-    if (rows < self->made.length)
-        return self->made.pad && rows > 0;
-    over = rows - self->made.length;
-    return over / self->made.stride + 1 + (self->made.pad && over % self->made.stride);
+    return fb_window_count(rows, self->made.length, self->made.stride, self->made.pad);
 }
 
-/* The group that has the sample: the first one that ends behind it. */
+/* The group that has the sample: the first one that ends after it. */
 static uint64_t find_group(const struct made_source *self, uint64_t sample)
 {
     return fb_range_of(self->ends, self->groups, sample);
