@@ -33,6 +33,26 @@ SANITIZERS = {
     "TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1:die_after_fork=0",
 }
 
+# What an unprivileged user can see otherwise than root: closed files and folders, limits of memory
+# and files, sockets and memory of other users, cgroups.
+PERMISSION_PROGRAMS = ("read", "folder", "host", "pressure", "block", "cache", "cache_calls",
+                       "cache_shared", "control", "snapshot_file", "source_files",
+                       "source_table_keep", "device")
+PERMISSION_TESTS = [
+    "tests/laws/test_ceiling.py", "tests/laws/test_governor.py", "tests/laws/test_postmortem.py",
+    "tests/laws/test_launchers.py", "tests/cli/test_bad_series.py", "tests/cli/test_cache.py",
+    "tests/cli/test_cmd_monitor.py", "tests/cli/test_monitor_faults.py", "tests/cli/test_pack.py",
+    "tests/cli/test_reads.py", "tests/cli/test_run.py", "tests/cli/test_shared_runs.py",
+    "tests/cli/test_top.py", "tests/cli/test_watch.py", "tests/python/test_bad_media.py",
+    "tests/python/test_cached.py", "tests/python/test_monitor.py",
+    "tests/python/test_process.py"]
+# Minutes of arithmetic in one thread: the thread sanitizer can find nothing there.
+ONE_THREAD = ("curve", "cache_policy")
+# Where the version of NumPy, or torch that is not there, can make a difference.
+NUMPY_TESTS = [f"tests/python/test_{name}.py" for name in
+               ("arrays", "values", "npy_values", "public", "device", "errors", "state", "table",
+                "windows")]
+
 
 class Step:
     """What one step did: its log and its counts."""
@@ -127,12 +147,12 @@ def count_program(step, name, code, output):
         step.notes.append(f"{name}: exit {code}")
 
 
-def run_programs(step, path, wrap=(), env=None, slower=1, moved=None, without=()):
-    """All test programs of a build, but some, two at a time; `moved` (from, to) if the tree was
-    copied."""
+def run_programs(step, path, wrap=(), env=None, slower=1, moved=None, choose=lambda test: True):
+    """The test programs of a build that `choose` takes, two at a time; `moved` (from, to) if the
+    tree was copied."""
     listing = subprocess.run(["meson", "introspect", "--tests", str(path)], check=True,
                              capture_output=True, text=True).stdout
-    tests = [test for test in json.loads(listing) if test["name"] not in without]
+    tests = [test for test in json.loads(listing) if choose(test)]
 
     cache = tempfile.TemporaryDirectory(prefix="forebay-cache-")  # not the user's
     env = {"XDG_CACHE_HOME": cache.name, **(env or {})}
@@ -151,7 +171,11 @@ def run_programs(step, path, wrap=(), env=None, slower=1, moved=None, without=()
             count_program(step, name, code, output)
     cache.cleanup()
     if not tests:
-        step.fail("the build has no tests")
+        step.fail("the build has no such tests")
+
+
+def is_law(test):
+    return "forebay:law" in test["suite"]
 
 
 def halves(root):
@@ -230,7 +254,7 @@ def step_numpy1(step):
     if not PYTHON_OLD.exists():
         step.skip("NumPy 1.26 is not to be had for this Python")
         return
-    run_pytest(step, BUILD / "forebay", ["tests/python"], python=PYTHON_OLD)
+    run_pytest(step, BUILD / "forebay", NUMPY_TESTS[::2], NUMPY_TESTS[1::2], python=PYTHON_OLD)
 
 
 def step_extension(step):
@@ -283,15 +307,14 @@ def step_thread(step):
     path = build(step, "tsan", "-Dbuildtype=debugoptimized", "-Db_sanitize=thread",
                  "-Db_lundef=false")
     if path:
-        # Minutes of arithmetic in one thread: nothing there can race.
         run_programs(step, path, wrap=thread_wrap(), env=SANITIZERS, slower=6,
-                     without=("curve", "cache_policy"))
+                     choose=lambda test: test["name"] not in ONE_THREAD)
 
 
 def step_clang(step):
     path = build(step, "clang", compiler="clang")
     if path:
-        run_programs(step, path)
+        run_programs(step, path, choose=is_law)
 
 
 def step_fuzz(step):
@@ -362,11 +385,12 @@ def step_unprivileged(step):
                 "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
         env = {"HOME": home, "TMPDIR": home, "XDG_CACHE_HOME": home + "/.cache",
                "XDG_RUNTIME_DIR": "", "FOREBAY_RUN_DIR": home + "/run"}
-        run_programs(step, path, wrap, env, moved=(str(ROOT), str(root)))
+        run_programs(step, path, wrap, env, moved=(str(ROOT), str(root)),
+                     choose=lambda test: is_law(test) or test["name"] in PERMISSION_PROGRAMS)
         # The small one: torch need not be copied for it.
         python = (PYTHON_OLD if PYTHON_OLD.exists() else PYTHON).relative_to(ROOT)
-        run_pytest(step, root / "build/forebay", *halves(root), wrap=wrap, env=env, root=root,
-                   python=root / python)
+        run_pytest(step, root / "build/forebay", PERMISSION_TESTS[::2], PERMISSION_TESTS[1::2],
+                   wrap=wrap, env=env, root=root, python=root / python)
     if root != ROOT:
         shutil.rmtree(root.parent, ignore_errors=True)
 
@@ -381,9 +405,9 @@ STEPS = {
     "extension": (step_extension, "the Python package under address and undefined sanitizers"),
     "address": (step_address, "address and undefined-behaviour sanitizers: tests, commands"),
     "thread": (step_thread, "thread sanitizer: tests"),
-    "clang": (step_clang, "clang, all warnings: build, tests"),
+    "clang": (step_clang, "clang: its warnings; the laws in its code"),
     "fuzz": (step_fuzz, "each fuzzer for a while"),
-    "unprivileged": (step_unprivileged, "tests once more, as nobody"),
+    "unprivileged": (step_unprivileged, "what depends on permissions, as the user nobody"),
 }
 
 
