@@ -72,6 +72,13 @@ def jpeg(mode, size=(24, 17), **options):
     return to.getvalue()
 
 
+def bmp(mode):
+    from PIL import Image
+    to = io.BytesIO()
+    Image.fromarray(np.arange(27 * 5, dtype="u1").reshape(5, 9, 3)).convert(mode).save(to, "BMP")
+    return to.getvalue()
+
+
 def png(colour, bits, interlace=0, extra=b""):
     channels = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[colour]
 
@@ -101,6 +108,13 @@ def write_images():
     for colour, bits in ((0, 1), (0, 8), (0, 16), (2, 8), (2, 16), (3, 4), (4, 8), (6, 8), (6, 16)):
         put("png", f"colour{colour}_bits{bits}", png(colour, bits) + b"\xff")
     put("png", "interlaced", png(2, 8, 1) + b"\xff")
+    for mode in ("1", "P", "RGB", "RGBA"):
+        put("bmp", mode, bmp(mode) + b"\xff")
+    put("ppm", "P1", b"P1\n# c\n3 2\n101 0 1 1\xff")
+    put("ppm", "P2", b"P2 3 2 15\n0 1 2 13 14 15\xff")
+    put("ppm", "P4", b"P4 9 2\n" + bytes(range(4)) + b"\xff")
+    put("ppm", "P5", b"P5 3 2 65535\n" + bytes(range(12)) + b"\xff")
+    put("ppm", "P6", b"P6 3 2 255\n" + bytes(range(18)) + b"\xff")
 
 
 def write_config():

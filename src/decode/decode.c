@@ -300,7 +300,7 @@ static const struct fb_decoder decoders[] = {
       .library_bytes = FB_SOUND_LIBRARY_BYTES,
       .look = sound_look,
       .read = sound_read },
-    { .extensions = "jpg jpeg png", .is_picture = true },
+    { .extensions = "jpg jpeg png bmp ppm pgm pbm", .is_picture = true },
     { .extensions = "cls", .look = number_look, .read = number_read },
     { .extensions = "", .is_text = true, .read = bytes_read },
 };

@@ -1,38 +1,47 @@
 #include "decode/image.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/size.h"
 
+/* A format is one line. The first that matches is taken. */
 static const struct fb_image_ops *const formats[] = {
-    [FB_IMAGE_JPEG] = &fb_jpeg,
-    [FB_IMAGE_PNG] = &fb_png,
+    &fb_jpeg,
+    &fb_png,
+    &fb_bmp,
+    &fb_ppm,
 };
+#define FORMATS (sizeof(formats) / sizeof(formats[0]))
 
-static bool find_format(const uint8_t *file, uint64_t bytes, enum fb_image_format *format)
+static const struct fb_image_ops *find_format(const uint8_t *file, uint64_t bytes)
 {
-    static const uint8_t png[8] = { 0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n' };
-    static const uint8_t jpeg[3] = { 0xff, 0xd8, 0xff };
-
-    if (bytes >= sizeof(jpeg) && memcmp(file, jpeg, sizeof(jpeg)) == 0) {
-        *format = FB_IMAGE_JPEG;
-        return true;
-    }
-    *format = FB_IMAGE_PNG;
-    return bytes >= sizeof(png) && memcmp(file, png, sizeof(png)) == 0;
+    for (size_t i = 0; i < FORMATS; i++)
+        if (formats[i]->matches(file, bytes))
+            return formats[i];
+    return NULL;
 }
 
 bool fb_image_is_known(const uint8_t *file, uint64_t bytes)
 {
-    enum fb_image_format format;
+    return find_format(file, bytes) != NULL;
+}
 
-    return find_format(file, bytes, &format);
+/* "JPEG, PNG, BMP, PPM" */
+static void name_formats(char *text, size_t size)
+{
+    size_t at = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < FORMATS && at < size; i++)
+        at += (size_t)snprintf(text + at, size - at, "%s%s", i ? ", " : "", formats[i]->name);
 }
 
 static int fail_unknown(const uint8_t *file, uint64_t bytes, forebay_error *error)
 {
-    char start[3 * 8 + 1] = "";
+    char start[3 * 8 + 1] = "", names[128];
 
     if (bytes == 0)
         return fb_fail(error, FOREBAY_BAD_DATA, "the file is empty");
@@ -42,8 +51,9 @@ static int fail_unknown(const uint8_t *file, uint64_t bytes, forebay_error *erro
 
         to[0] = ' ', to[1] = digits[file[i] >> 4], to[2] = digits[file[i] & 15], to[3] = '\0';
     }
-    return fb_fail(error, FOREBAY_BAD_DATA, "neither JPEG nor PNG: it begins with the bytes%s",
-                   start);
+    name_formats(names, sizeof(names));
+    return fb_fail(error, FOREBAY_BAD_DATA, "no picture of a format that is read (%s): it begins "
+                   "with the bytes%s", names, start);
 }
 
 int fb_image_check_size(const struct fb_image *image, uint64_t width, uint64_t height,
@@ -77,9 +87,10 @@ int fb_image_open(struct fb_image *image, const uint8_t *file, uint64_t bytes,
 
     *image = (struct fb_image){ .file = file, .file_bytes = bytes, .limits = *limits,
                                 .orientation = 1 };
-    if (!find_format(file, bytes, &image->format))
+    image->format = find_format(file, bytes);
+    if (!image->format)
         return fail_unknown(file, bytes, error);
-    status = formats[image->format]->open(image, error);
+    status = image->format->open(image, error);
     if (status)
         fb_image_close(image);
     return status;
@@ -93,13 +104,18 @@ int fb_image_rows(struct fb_image *image, const struct fb_image_job *job, foreba
         box->width > image->width - box->x || box->y >= image->height ||
         box->height > image->height - box->y)
         return fb_fail(error, FOREBAY_BAD_USE, "a box outside the picture");
-    return formats[image->format]->rows(image, job, error);
+    if (job->reduce != 1 && !image->format->reduces)
+        return fb_fail(error, FOREBAY_BAD_USE, "a %s cannot be reduced while it is decoded",
+                       image->format->name);
+    return image->format->rows(image, job, error);
 }
 
 void fb_image_close(struct fb_image *image)
 {
-    if (image->decoder)
-        formats[image->format]->close(image);
+    if (image->decoder && image->format->close)
+        image->format->close(image);
+    else
+        free(image->decoder);
     image->decoder = NULL;
 }
 

@@ -1,13 +1,13 @@
 /*
- * image.h -- a compressed picture in memory, decoded row by row: JPEG or PNG, told by its first
- * bytes.
+ * image.h -- a picture's file in memory, decoded row by row. The format is told by the first bytes;
+ * each format is one file and one line in the table of image.c.
  *
  *     fb_image_open ──▶ size, orientation, what decoding would take
  *     fb_image_rows ──▶ the rows of a box, one after the other, to a callback
  *     fb_image_close
  *
- * Rows are RGBX: four bytes a pixel, the fourth means nothing. Grey, CMYK and palettes become RGB,
- * 16 bits become 8 (the upper byte), alpha is dropped. Every value is the same on every CPU.
+ * Rows are RGBA: four bytes a pixel, the fourth is 255 where the picture has no alpha. Grey, CMYK
+ * and palettes become RGB, 16 bits become 8 (the upper byte). Every value is the same on every CPU.
  *
  * Nothing is allocated before the header has been read and its need compared with the allowance;
  * what the libraries allocate stays within it.
@@ -16,10 +16,8 @@
 #define FB_DECODE_IMAGE_H
 #include "base/error.h"
 
-#define FB_IMAGE_SIDE_MAX 65500 /* what libjpeg takes; PNGs are held to the same */
+#define FB_IMAGE_SIDE_MAX 65500 /* what libjpeg takes; the others are held to the same */
 #define FB_ROW_PADDING 64       /* bytes around a row that may be read, and mean nothing */
-
-enum fb_image_format { FB_IMAGE_JPEG, FB_IMAGE_PNG };
 
 struct fb_image_limits {
     uint64_t pixels; /* width x height, at most */
@@ -32,7 +30,7 @@ struct fb_box {
 };
 
 struct fb_image {
-    enum fb_image_format format;
+    const struct fb_image_ops *format;
     const uint8_t *file;
     uint64_t file_bytes;
     struct fb_image_limits limits;
@@ -40,18 +38,18 @@ struct fb_image {
     unsigned orientation;   /* EXIF's, 1 to 8 */
     bool cut;               /* what tells the orientation may come after the bytes that are here */
     uint64_t need;          /* bytes that decoding takes, by our formula; 0 before it is known */
-    void *decoder;          /* the library's, with all it owns; NULL if there is none */
+    void *decoder;          /* the format's own, with all it allocated; NULL if there is none */
 };
 
 /* What is asked of fb_image_rows. */
 struct fb_image_job {
     struct fb_box box;  /* inside the picture */
-    unsigned reduce;    /* 1, 2, 4 or 8: the decoder itself makes it so much smaller; JPEG only */
+    unsigned reduce;    /* 1, or if the format reduces 2, 4 or 8: it makes the picture so much smaller */
     bool exact;         /* the same values as if the whole picture were decoded */
     uint8_t *row;       /* room for a row: fb_image_row_bytes(image) */
     /* Called with the pixels of row `y` of the reduced picture that fb_box_reduced(box) has; 16
-     * bytes behind them may be read. */
-    void (*take)(void *data, const uint8_t *rgbx, uint32_t y);
+     * bytes after them may be read. */
+    void (*take)(void *data, const uint8_t *rgba, uint32_t y);
     void *data;
 };
 
@@ -80,13 +78,16 @@ static inline bool fb_orientation_turns(unsigned orientation)
     return orientation >= 5;
 }
 
-/* ---- What a format is: jpeg.c, png.c ---- */
+/* ---- What a format is: jpeg.c, png.c, bmp.c, ... ---- */
 struct fb_image_ops {
+    const char *name;
+    bool reduces; /* fb_image_job.reduce may be above 1 */
+    bool (*matches)(const uint8_t *file, uint64_t bytes); /* by the first bytes */
     int (*open)(struct fb_image *image, forebay_error *error);
     int (*rows)(struct fb_image *image, const struct fb_image_job *job, forebay_error *error);
-    void (*close)(struct fb_image *image);
+    void (*close)(struct fb_image *image); /* NULL: the decoder is one block of malloc's */
 };
-extern const struct fb_image_ops fb_jpeg, fb_png;
+extern const struct fb_image_ops fb_jpeg, fb_png, fb_bmp, fb_ppm;
 /* Refuse what is too large, in words: pixels here, bytes by each format. */
 int fb_image_check_size(const struct fb_image *image, uint64_t width, uint64_t height,
                         forebay_error *error);

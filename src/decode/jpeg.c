@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <jpeglib.h>
 #include <jerror.h>
 
@@ -223,6 +224,7 @@ static void cmyk_to_rgb(uint8_t *row, uint32_t pixels)
 
             row[c] = (uint8_t)(k - ((ink >> 8) + ink) / 256);
         }
+        row[3] = 255;
     }
 }
 
@@ -233,7 +235,7 @@ static void begin(struct jpeg *jpeg, const struct fb_image_job *job)
 
     info->scale_num = 1;
     info->scale_denom = job->reduce;
-    info->out_color_space = inks ? JCS_CMYK : JCS_EXT_RGBX;
+    info->out_color_space = inks ? JCS_CMYK : JCS_EXT_RGBA;
     info->dct_method = JDCT_ISLOW;
     info->do_fancy_upsampling = TRUE;
     info->do_block_smoothing = FALSE; /* it guesses at scans that are missing */
@@ -297,7 +299,15 @@ static int jpeg_rows(struct fb_image *image, const struct fb_image_job *job, for
     return decode(jpeg, job);
 }
 
+static bool jpeg_matches(const uint8_t *file, uint64_t bytes)
+{
+    return bytes >= 3 && memcmp(file, "\xff\xd8\xff", 3) == 0;
+}
+
 const struct fb_image_ops fb_jpeg = {
+    .name = "JPEG",
+    .reduces = true,
+    .matches = jpeg_matches,
     .open = jpeg_open,
     .rows = jpeg_rows,
     .close = jpeg_close,

@@ -149,7 +149,7 @@ static unsigned reduce_of(const struct fb_picture_options *options, const struct
 {
     unsigned reduce = 1;
 
-    if (options->exact || image->format != FB_IMAGE_JPEG)
+    if (options->exact || !image->format->reduces)
         return 1;
     while (reduce < 8 && box.width / (reduce * 2) >= out_width &&
            box.height / (reduce * 2) >= out_height)
@@ -227,8 +227,8 @@ int fb_picture_make(struct fb_picture *picture, const struct fb_picture_options 
  * more; of a whole file it is an error. */
 static int fail_cut(const struct fb_image *image, forebay_error *error)
 {
-    return fb_fail(error, FOREBAY_BAD_DATA, "PNG: the file ends early, after its %" PRIu64
-                   " bytes, inside a chunk", image->file_bytes);
+    return fb_fail(error, FOREBAY_BAD_DATA, "%s: the file ends early, after its %" PRIu64
+                   " bytes, inside a chunk", image->format->name, image->file_bytes);
 }
 
 int fb_picture_size(const struct fb_picture_options *options, const uint8_t *file, uint64_t bytes,

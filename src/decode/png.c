@@ -205,7 +205,7 @@ static int decode_whole(struct fb_image *image, struct png *png, const struct fb
     png->whole = hook_malloc(bytes);
     if (!png->whole)
         return fail(image, SPNG_EMEM, "", error);
-    code = spng_decode_image(png->context, png->whole, bytes, SPNG_FMT_RGBA8, 0);
+    code = spng_decode_image(png->context, png->whole, bytes, SPNG_FMT_RGBA8, SPNG_DECODE_TRNS);
     if (code)
         return fail(image, code, "before or in its pixels", error);
     for (uint32_t y = job->box.y; y < job->box.y + job->box.height; y++) {
@@ -219,7 +219,8 @@ static int decode_rows(struct fb_image *image, struct png *png, const struct fb_
                        forebay_error *error)
 {
     uint32_t end = job->box.y + job->box.height;
-    int code = spng_decode_image(png->context, NULL, 0, SPNG_FMT_RGBA8, SPNG_DECODE_PROGRESSIVE);
+    int code = spng_decode_image(png->context, NULL, 0, SPNG_FMT_RGBA8,
+                                 SPNG_DECODE_TRNS | SPNG_DECODE_PROGRESSIVE);
 
     if (code)
         return fail(image, code, "before or in its pixels", error);
@@ -238,8 +239,6 @@ static int png_rows(struct fb_image *image, const struct fb_image_job *job, fore
     struct png *png = image->decoder;
     int status;
 
-    if (job->reduce != 1)
-        return fb_fail(error, FOREBAY_BAD_USE, "a PNG cannot be reduced while it is decoded");
     at_work = png;
     status = png->interlaced ? decode_whole(image, png, job, error)
                              : decode_rows(image, png, job, error);
@@ -247,7 +246,14 @@ static int png_rows(struct fb_image *image, const struct fb_image_job *job, fore
     return status;
 }
 
+static bool png_matches(const uint8_t *file, uint64_t bytes)
+{
+    return bytes >= 8 && memcmp(file, "\x89PNG\r\n\x1a\n", 8) == 0;
+}
+
 const struct fb_image_ops fb_png = {
+    .name = "PNG",
+    .matches = png_matches,
     .open = png_open,
     .rows = png_rows,
     .close = png_close,

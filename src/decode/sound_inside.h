@@ -1,6 +1,7 @@
 /* sound_inside.h -- what the files that read sound share. */
 #ifndef FB_DECODE_SOUND_INSIDE_H
 #define FB_DECODE_SOUND_INSIDE_H
+#include "base/little.h"
 #include "decode/sound.h"
 
 /* How FB_SOUND_WORK_BYTES are shared out. */
@@ -60,12 +61,4 @@ int fb_vorbis_check(const struct fb_input *input, void *work, forebay_error *err
 /* `channels` interleaved numbers a frame to their mean. */
 void fb_sound_mix(float *to, const float *from, uint64_t frames, uint32_t channels);
 
-static inline uint32_t fb_le16(const uint8_t *bytes)
-{
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8;
-}
-static inline uint32_t fb_le32(const uint8_t *bytes)
-{
-    return fb_le16(bytes) | fb_le16(bytes + 2) << 16;
-}
 #endif

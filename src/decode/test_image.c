@@ -153,6 +153,27 @@ static struct file png_make(uint32_t width, uint32_t height, bool deep, bool int
     return file;
 }
 
+/* Uncompressed: a BMP of 24 bits, or a PPM. */
+static struct file plain_make(uint32_t width, uint32_t height, bool bmp)
+{
+    uint64_t stride = bmp ? ((uint64_t)width * 3 + 3) / 4 * 4 : (uint64_t)width * 3;
+    struct file file = { calloc(1, 64 + stride * height), 0 };
+    uint32_t head[13] = { 0, 0, 54, 40, width, height, 24u << 16 | 1 };
+    unsigned long start;
+
+    if (bmp) {
+        memcpy(file.bytes, "BM", 2);
+        memcpy(file.bytes + 2, head, sizeof(head));
+        start = 54;
+    } else {
+        start = (unsigned long)snprintf((char *)file.bytes, 64, "P6 %u %u 255\n", width, height);
+    }
+    file.size = start + stride * height;
+    for (unsigned long i = start; i < file.size; i++)
+        file.bytes[i] = (unsigned char)(i / 7 * 13);
+    return file;
+}
+
 /* ---- Taking rows ---- */
 
 struct taken {
@@ -239,6 +260,12 @@ static void a_box_has_the_pixels_of_the_whole_picture(void **state)
         check_boxes(file, 61, 47);
         free(file.bytes);
     }
+    for (unsigned i = 0; i < 2; i++) {
+        struct file file = plain_make(61, 47, i);
+
+        check_boxes(file, 61, 47);
+        free(file.bytes);
+    }
 }
 
 static void reduced_boxes_have_the_rows_they_say(void **state)
@@ -318,6 +345,12 @@ static void decoding_takes_no_more_than_the_header_says(void **state)
             struct file file = png_make(sizes[s].width, sizes[s].height, i & 1, i & 2);
 
             check_need(file, sizes[s].width, sizes[s].height, i & 2 ? "interlaced" : "PNG");
+            free(file.bytes);
+        }
+        for (unsigned i = 0; i < 2; i++) {
+            struct file file = plain_make(sizes[s].width, sizes[s].height, i);
+
+            check_need(file, sizes[s].width, sizes[s].height, i ? "BMP" : "PPM");
             free(file.bytes);
         }
     }

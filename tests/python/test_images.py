@@ -459,7 +459,7 @@ def make_bad(path: Path, good: Path) -> str:
     interlaced = chunk(b"IHDR", struct.pack(">IIBBBBB", 9000, 9000, 8, 2, 0, 0, 1))
     contents = {
         "empty.jpg": (b"", "is empty"),
-        "text.jpg": (b"hello world", "neither JPEG nor PNG: it begins with the bytes 68 65 6c"),
+        "text.jpg": (b"hello world", "JPEG, PNG, BMP, PPM.: it begins with the bytes 68 65 6c"),
         "cut.jpg": (jpeg[:len(jpeg) // 2], "premature end"),
         "cut progressive.jpg": (progressive[:-200], "the file ends early"),
         "cut.png": (png[:len(png) // 2], "the file ends early"),

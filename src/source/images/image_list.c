@@ -35,7 +35,7 @@ static int add_pattern(struct fb_tape *texts, const char *folder, const char *te
                        forebay_error *error)
 {
     bool below = is_folder(folder, text);
-    const char *tail = below ? "/**/*.{jpg,jpeg,png,JPG,JPEG,PNG}" : "";
+    const char *tail = below ? "/**/*.{jpg,jpeg,png,bmp,ppm,pgm,pbm,JPG,JPEG,PNG,BMP,PPM,PGM,PBM}" : "";
     char *to = fb_tape_add(texts, 2 * strlen(text) + strlen(tail) + 1, "patterns", error);
     char *end = to;
 

@@ -3,7 +3,7 @@
  *
  * Either files found by globs, where the name of the folder a file lies in is its class: classes
  * are numbered in the order of their names' bytes, as torchvision does. A path that is a folder
- * stands for all .jpg, .jpeg and .png files below it. Or one file of comma-separated values that
+ * stands for all pictures below it, told by their extensions. Or one file of comma-separated values that
  * ends in .csv: a path (relative to that file's folder) and a whole number in each line, in that
  * order; the first line may be a heading.
  */

@@ -1,5 +1,5 @@
 /*
- * source_images.c -- JPEG and PNG files with a label each: what is done with them is in pictures.h.
+ * source_images.c -- pictures' files with a label each: what is done with them is in pictures.h.
  *
  * Unit i is image i; label i is unit N + i, which is made from the index.
  */
@@ -320,7 +320,7 @@ fail:
 
 const struct fb_source_ops fb_source_images = {
     .kind = "images",
-    .description = "JPEG and PNG files, labelled by their folder or by a list",
+    .description = "JPEG, PNG, BMP and PPM files, labelled by their folder or by a list",
     .open = images_open,
     .close = images_close,
     .parts = images_parts,

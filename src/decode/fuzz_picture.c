@@ -1,4 +1,4 @@
-/* A PNG file, row by row or whole, with an allowance from the input. */
+/* A picture of any format that is decoded whole, with an allowance from the input. */
 #include <stdlib.h>
 #include <string.h>
 
