@@ -78,24 +78,24 @@ static void memory_print(const struct fb_forecast *forecast)
                help_of[i]);
     }
     printf("  %-9s %10s  ", "together", fb_size_text(sum, a));
-    printf("of a budget of %s\n", fb_size_text(forecast->plan.budget, a));
+    printf("of a budget of %s\n", fb_size_text(forecast->run.plan.budget, a));
 }
 
 static void settings_print(const struct fb_forecast *forecast)
 {
-    const struct fb_plan *plan = &forecast->plan;
+    const struct fb_plan *plan = &forecast->run.plan;
     char a[32];
 
     printf("\nSettings\n  workers   %" PRIu64 "\n  prefetch  %" PRIu64 "\n", plan->workers,
            plan->prefetch);
     if (plan->cache) {
         printf("  cache     %s, policy %s", fb_size_text(plan->cache, a),
-               fb_config_word("memory.policy", forecast->policy));
+               fb_config_word("memory.policy", forecast->run.policy));
         if (forecast->curve.has_planned)
             printf(": holds %.0f%%, hit rate %.3f, %s read an epoch",
                    100 * forecast->curve.planned.share,
-                   forecast->curve.planned.by[forecast->policy].hit_rate,
-                   bytes_text(forecast->curve.planned.by[forecast->policy].bytes_read, a));
+                   forecast->curve.planned.by[forecast->run.policy].hit_rate,
+                   bytes_text(forecast->curve.planned.by[forecast->run.policy].bytes_read, a));
         putchar('\n');
     } else if (forecast->page_cache_bytes) {
         printf("  cache     off: the data fits in the page cache, which serves it as fast\n");
@@ -169,13 +169,13 @@ static void forecast_print(const struct fb_forecast *forecast)
     printf("%s decoded, %" PRIu64 " batches an epoch\n",
            forecast->unit_bytes ? fb_size_text(forecast->unit_bytes, a) : "size not known",
            forecast->epoch_batches);
-    printf("  budget    %s\n", fb_size_text(forecast->plan.budget, a));
-    if (forecast->needs.slot)
+    printf("  budget    %s\n", fb_size_text(forecast->run.plan.budget, a));
+    if (forecast->run.needs.slot)
         printf("  floor     %s (one batch, the two a caller holds, one worker, the index)\n",
-               fb_size_text(forecast->plan.floor, a));
+               fb_size_text(forecast->run.plan.floor, a));
     else
         printf("  floor     %s and three batches, whose size shows only when they are read\n",
-               fb_size_text(forecast->plan.floor, a));
+               fb_size_text(forecast->run.plan.floor, a));
     memory_print(forecast);
     settings_print(forecast);
     table_print(&forecast->curve);
@@ -217,7 +217,7 @@ static json_t *curve_json(const struct fb_curve *curve)
 
 static json_t *forecast_json(const struct fb_forecast *forecast)
 {
-    const struct fb_plan *plan = &forecast->plan;
+    const struct fb_plan *plan = &forecast->run.plan;
     json_t *memory = json_object(), *settings;
 
     for (unsigned i = 0; i < FB_STAGE_COUNT; i++)
@@ -226,7 +226,7 @@ static json_t *forecast_json(const struct fb_forecast *forecast)
     settings = json_pack("{s:I, s:I, s:I, s:s, s:b}", "workers", (json_int_t)plan->workers,
                          "prefetch", (json_int_t)plan->prefetch, "cache_bytes",
                          (json_int_t)plan->cache, "policy",
-                         fb_config_word("memory.policy", forecast->policy), "page_cache",
+                         fb_config_word("memory.policy", forecast->run.policy), "page_cache",
                          forecast->page_cache_bytes > 0);
     return json_pack("{s:s, s:I, s:I, s:o, s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "kind",
                      forecast->kind, "samples", (json_int_t)forecast->samples, "units",
@@ -235,7 +235,7 @@ static json_t *forecast_json(const struct fb_forecast *forecast)
                      "batches", (json_int_t)forecast->epoch_batches, "budget_bytes",
                      (json_int_t)plan->budget, "floor_bytes", (json_int_t)plan->floor,
                      "batch_bytes",
-                     bytes_json(forecast->needs.slot ? (double)forecast->needs.slot : NAN),
+                     bytes_json(forecast->run.needs.slot ? (double)forecast->run.needs.slot : NAN),
                      "memory", memory, "settings", settings, "curve",
                      curve_json(&forecast->curve));
 }

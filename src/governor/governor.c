@@ -79,7 +79,7 @@ static bool carry_out(struct fb_governor *governor, const struct fb_decision *de
     case FB_ACT_CACHE:
         reached = options->cache ? fb_cache_set_limit(options->cache, decision->to)
                                  : options->source->ops->keep(options->source, decision->to,
-                                                              options->window);
+                                                              options->run->window);
         break;
     case FB_ACT_PREFETCH:
         reached = fb_pipeline_set_prefetch(options->pipeline, decision->to);
@@ -345,7 +345,7 @@ static void observer_begin(struct fb_governor *governor)
                                 .policy = options->policy,
                                 .device = options->device,
                                 .ranks = options->ranks,
-                                .floor = options->floor,
+                                .floor = options->run->plan.floor,
                                 .recent = true };
 
     fb_observer_init(&governor->look, &what);

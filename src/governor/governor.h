@@ -11,6 +11,7 @@
 #include "config/config.h"
 #include "monitor/control_socket.h"
 #include "order/order.h"
+#include "plan/prepare.h"
 #include "source/source.h"
 
 struct fb_governor_options {
@@ -23,9 +24,8 @@ struct fb_governor_options {
     pthread_mutex_t *settings;    /* held while a setting is changed */
     const char *name, *policy, *device;
     struct fb_ranks ranks;
-    uint64_t floor, slot, per_worker; /* bytes: of the plan */
+    const struct fb_run *run;         /* policy, needs, plan */
     uint64_t cache_least, cache_most; /* its index; all it could ever use */
-    uint64_t window; /* for the source's keep() */
     fb_control_set_fn set;            /* what the control socket calls */
     void *data;
 };

@@ -185,10 +185,10 @@ static uint64_t drop_workers(forebay_loader *loader, uint64_t workers)
     uint64_t falls, fewer;
 
     fb_budget_read(loader->budget, &now);
-    falls = now.by_stage[FB_STAGE_SLOTS] - fb_min(now.by_stage[FB_STAGE_SLOTS], loader->slots_floor);
+    falls = now.by_stage[FB_STAGE_SLOTS] - fb_min(now.by_stage[FB_STAGE_SLOTS], loader->run.plan.slots_floor);
     if (now.used <= now.limit || now.used - now.limit <= falls || workers <= 1)
         return 0;
-    fewer = (now.used - now.limit - falls + loader->needs.per_worker - 1) / loader->needs.per_worker;
+    fewer = (now.used - now.limit - falls + loader->run.needs.per_worker - 1) / loader->run.needs.per_worker;
     return fb_pipeline_set_workers(loader->pipeline,
                                    fb_max(1, workers - fb_min(workers, fewer)));
 }
@@ -200,11 +200,11 @@ static int check_budget(const forebay_loader *loader, const struct fb_size *size
 
     if (size->mode != FB_SIZE_BYTES)
         return fb_fail(error, FOREBAY_BAD_CONFIG, "memory.budget: name a size, e.g. 8GiB");
-    if (size->value / fb_max(1, loader->ranks.local_world) >= loader->floor)
+    if (size->value / fb_max(1, loader->ranks.local_world) >= loader->run.plan.floor)
         return FOREBAY_OK;
     return fb_fail(error, FOREBAY_OVER_BUDGET,
                    "memory.budget cannot go below this loader's floor of %s (%" PRIu64 " bytes)",
-                   fb_size_text(loader->floor, floor), loader->floor);
+                   fb_size_text(loader->run.plan.floor, floor), loader->run.plan.floor);
 }
 
 /* The cache gives up what no longer fits beside the rest, and no more; what it gave up comes back
@@ -212,13 +212,13 @@ static int check_budget(const forebay_loader *loader, const struct fb_size *size
 static uint64_t fit_cache(forebay_loader *loader, uint64_t limit, uint64_t held, uint64_t used,
                           uint64_t budget)
 {
-    uint64_t others = fb_max(used - fb_min(used, held), loader->floor);
+    uint64_t others = fb_max(used - fb_min(used, held), loader->run.plan.floor);
     uint64_t room = budget - fb_min(budget, others), wanted = limit + loader->cache_given_up;
     uint64_t now = fb_min(wanted, room);
 
     if (now < limit || loader->cache_given_up)
         now = loader->cache ? fb_cache_set_limit(loader->cache, now)
-                            : loader->source->ops->keep(loader->source, now, loader->window);
+                            : loader->source->ops->keep(loader->source, now, loader->run.window);
     else
         now = limit;
     loader->cache_given_up = wanted - fb_min(wanted, now);
@@ -418,7 +418,7 @@ static struct fb_observer *observe_locked(forebay_loader *loader)
                                 .policy = loader->policy,
                                 .device = loader->device->ops->kind,
                                 .ranks = loader->ranks,
-                                .floor = loader->floor };
+                                .floor = loader->run.plan.floor };
     struct fb_budget_report budget;
 
     if (!observer->what.pipeline)

@@ -28,46 +28,9 @@ static int find_budget(forebay_loader *loader, struct fb_budget *shared, forebay
     return FOREBAY_OK;
 }
 
-/* How many bytes samples come from at a time; UINT64_MAX: from everywhere. */
-static uint64_t window_bytes(const struct fb_order_options *options, const struct fb_source *source)
+static int open_cache(forebay_loader *loader, forebay_error *error)
 {
-    uint64_t sample = source->unit_bytes_total / fb_max(1, source->sample_count), bytes;
-
-    if (options->weights_file || (options->shuffle && options->group != FB_GROUP_BLOCK))
-        return UINT64_MAX;
-    if (!options->shuffle)
-        return 0;
-    return fb_mul(options->window, options->block, &bytes) && fb_mul(bytes, sample, &bytes)
-               ? bytes
-               : UINT64_MAX;
-}
-
-static int open_order(forebay_loader *loader, forebay_error *error)
-{
-    struct fb_order_options options;
-    int status = fb_prepare_order(&options, &loader->config, loader->source, &loader->ranks,
-                                  loader->budget, &loader->log, error);
-
-    if (!status)
-        loader->window = window_bytes(&options, loader->source);
-    return status ? status : fb_order_open(&loader->order, &options, loader->budget, &loader->log,
-                                           error);
-}
-
-static int make_plan(forebay_loader *loader, struct fb_plan *plan, forebay_error *error)
-{
-    int status = fb_prepare_plan(plan, &loader->needs, &loader->config, loader->source,
-                                 &loader->ranks, loader->budget, &loader->log, error);
-
-    if (status)
-        return status;
-    loader->floor = plan->floor;
-    loader->slots_floor = plan->slots_floor;
-    return FOREBAY_OK;
-}
-
-static int open_cache(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
-{
+    const struct fb_plan *plan = &loader->run.plan;
     const struct fb_source *source = loader->source;
     struct fb_cache_options options = {
         .unit_count = source->unit_count,
@@ -75,7 +38,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
         .unit_bytes_median = source->unit_bytes_total / fb_max(1, source->unit_count),
         .unit_bytes_max = source->unit_bytes_max,
         .limit_bytes = plan->cache,
-        .policy = fb_prepare_policy(&loader->config, source, &loader->ranks),
+        .policy = loader->run.policy,
         .pins_max = (unsigned)(fb_max(1, plan->workers) * source->parts_max),
         .share = loader->config.memory_share,
         .identity = source->identity,
@@ -89,7 +52,7 @@ static int open_cache(forebay_loader *loader, const struct fb_plan *plan, foreba
     if (plan->cache == 0)
         return FOREBAY_OK;
     if (source->ops->keep) {
-        if (source->ops->keep(loader->source, plan->cache, loader->window) > 0)
+        if (source->ops->keep(loader->source, plan->cache, loader->run.window) > 0)
             loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
         return FOREBAY_OK;
     }
@@ -143,8 +106,9 @@ static void be_quiet(void *owner)
     atomic_store(&((forebay_loader *)owner)->closed, true);
 }
 
-static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, forebay_error *error)
+static int open_pipeline(forebay_loader *loader, forebay_error *error)
 {
+    const struct fb_plan *plan = &loader->run.plan;
     const struct fb_config *config = &loader->config;
     struct fb_pipeline_options options = {
         .source = loader->source,
@@ -158,8 +122,7 @@ static int open_pipeline(forebay_loader *loader, const struct fb_plan *plan, for
         .ranks = loader->ranks,
         .seed = config->order_seed.value,
         .on_error = resolve_on_error(loader),
-        .next_use = loader->cache &&
-                    fb_prepare_policy(config, loader->source, &loader->ranks) == FB_POLICY_NEXT_USE,
+        .next_use = loader->cache && loader->run.policy == FB_POLICY_NEXT_USE,
         .workers = plan->workers,
         .prefetch = plan->prefetch,
         .slots_floor = plan->slots_floor,
@@ -190,12 +153,9 @@ static int start_governor(forebay_loader *loader, forebay_error *error)
         .policy = loader->policy,
         .device = loader->device->ops->kind,
         .ranks = loader->ranks,
-        .floor = loader->floor,
-        .slot = loader->needs.slot,
-        .per_worker = loader->needs.per_worker,
+        .run = &loader->run,
         .cache_least = loader->cache ? fb_cache_index_bytes(loader->source->unit_count, shared) : 0,
-        .cache_most = loader->cache ? loader->needs.cache_wanted : 0,
-        .window = loader->window,
+        .cache_most = loader->cache ? loader->run.needs.cache_wanted : 0,
         .set = fb_loader_set,
         .data = loader,
     };
@@ -217,7 +177,6 @@ static void say_host(const forebay_loader *loader)
 
 static int open_parts(forebay_loader *loader, const forebay_options *options, forebay_error *error)
 {
-    struct fb_plan plan;
     int status = fb_config_read(&loader->config, options, &loader->log, error);
 
     if (status)
@@ -237,11 +196,12 @@ static int open_parts(forebay_loader *loader, const forebay_options *options, fo
         (status = fb_prepare_preset(&loader->config, loader->device, &loader->log, error)) ||
         (status = fb_source_open(&loader->source, &loader->config, loader->budget, &loader->log,
                                  error)) ||
-        (status = open_order(loader, error)) || (status = make_plan(loader, &plan, error)) ||
-        (status = open_cache(loader, &plan, error)))
+        (status = fb_resolve(&loader->run, &loader->order, &loader->config, loader->source,
+                             &loader->ranks, loader->budget, &loader->log, error)) ||
+        (status = open_cache(loader, error)))
         return status;
     say_host(loader);
-    if ((status = open_pipeline(loader, &plan, error)) ||
+    if ((status = open_pipeline(loader, error)) ||
         (status = start_governor(loader, error)))
         return status;
     fb_pipeline_start(loader->pipeline);

@@ -11,7 +11,7 @@
 #include "memory/host.h"
 #include "monitor/observe.h"
 #include "pipeline/pipeline.h"
-#include "plan/plan.h"
+#include "plan/prepare.h"
 
 struct forebay_budget {
     struct fb_budget *budget;
@@ -33,11 +33,9 @@ struct forebay_loader {
     struct fb_order *order;
     struct fb_cache *cache; /* NULL: none */
     const char *policy;
-    uint64_t window; /* bytes that samples come from at a time, see keep in source.h */
     struct fb_pipeline *pipeline;
     struct fb_governor *governor;
-    struct fb_plan_needs needs; /* what the plan was made from */
-    uint64_t floor, slots_floor; /* of the plan */
+    struct fb_run run; /* what the configuration came to; only read after open */
     uint64_t pss_before; /* Pss_Anon of this process when open began */
 
     pthread_mutex_t settings; /* one change at a time, the user's or the governor's */

@@ -19,22 +19,7 @@ static int open_source(struct fb_forecast *forecast, const struct fb_config *con
     return fb_source_open(&forecast->source, config, forecast->budget, log, error);
 }
 
-/* The order this rank has, so that the plan counts its memory; then the whole one, to look at. */
-static int open_order(struct fb_forecast *forecast, const struct fb_config *config,
-                      struct fb_order_options *options, const struct fb_log *log,
-                      forebay_error *error)
-{
-    int status = fb_prepare_order(options, config, forecast->source, &forecast->ranks,
-                                  forecast->budget, log, error);
-
-    if (!status)
-        status = fb_order_open(&forecast->order, options, forecast->budget, log, error);
-    if (!status)
-        status = fb_prepare_plan(&forecast->plan, &forecast->needs, config, forecast->source,
-                                 &forecast->ranks, forecast->budget, log, error);
-    return status;
-}
-
+/* This rank's order was for the plan; to look at, the whole one. */
 static int whole_order(struct fb_forecast *forecast, const struct fb_order_options *options,
                        const struct fb_log *log, forebay_error *error)
 {
@@ -51,8 +36,8 @@ static int whole_order(struct fb_forecast *forecast, const struct fb_order_optio
 
 static void stages_fill(struct fb_forecast *forecast)
 {
-    const struct fb_plan_needs *needs = &forecast->needs;
-    const struct fb_plan *plan = &forecast->plan;
+    const struct fb_plan_needs *needs = &forecast->run.needs;
+    const struct fb_plan *plan = &forecast->run.plan;
     struct fb_budget_report now;
     uint64_t workers = fb_max(1, plan->workers), batches = plan->prefetch + FB_HELD_NORMAL, left;
 
@@ -83,8 +68,7 @@ static void facts_fill(struct fb_forecast *forecast, const struct fb_config *con
     forecast->unit_bytes = source->unit_bytes_total;
     forecast->epoch_batches = config->order_drop_last ? count / batch
                                                       : (count + batch - 1) / batch;
-    forecast->policy = fb_prepare_policy(config, source, &forecast->ranks);
-    if (config->memory_cache.mode == FB_SIZE_AUTO && source->raw && forecast->plan.cache == 0)
+    if (config->memory_cache.mode == FB_SIZE_AUTO && source->raw && forecast->run.plan.cache == 0)
         forecast->page_cache_bytes = source->unit_bytes_total;
     stages_fill(forecast);
 }
@@ -97,7 +81,7 @@ static int draw_curve(struct fb_forecast *forecast, const struct fb_config *conf
                                         .order_options = order,
                                         .ranks = forecast->ranks,
                                         .planned_bytes = fb_prepare_together(
-                                            config, &forecast->ranks, forecast->plan.cache),
+                                            config, &forecast->ranks, forecast->run.plan.cache),
                                         .log = log };
     int status = whole_order(forecast, order, log, error);
 
@@ -128,16 +112,16 @@ static void parts_close(struct fb_forecast *forecast)
 int fb_forecast_make(struct fb_forecast *forecast, const struct fb_config *config,
                      const struct fb_log *log, forebay_error *error)
 {
-    struct fb_order_options options;
     int status;
 
     *forecast = (struct fb_forecast){ 0 };
     status = open_source(forecast, config, log, error);
     if (!status)
-        status = open_order(forecast, config, &options, log, error);
+        status = fb_resolve(&forecast->run, &forecast->order, config, forecast->source,
+                            &forecast->ranks, forecast->budget, log, error);
     if (!status) {
         facts_fill(forecast, config);
-        status = draw_curve(forecast, config, &options, log, error);
+        status = draw_curve(forecast, config, &forecast->run.order, log, error);
     }
     parts_close(forecast);
     return status;

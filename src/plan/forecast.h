@@ -8,9 +8,7 @@
 
 struct fb_forecast {
     struct fb_ranks ranks;
-    struct fb_plan plan;
-    struct fb_plan_needs needs;
-    int policy;                         /* resolved */
+    struct fb_run run;                  /* as the loader has it */
     uint64_t by_stage[FB_STAGE_COUNT];  /* the most that each will take */
     uint64_t page_cache_bytes;          /* raw data left to the page cache instead; 0: none */
     uint64_t samples, units, unit_bytes, epoch_batches;

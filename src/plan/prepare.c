@@ -148,9 +148,9 @@ static int check_buckets(const struct fb_config *config, const struct fb_source 
 }
 
 /* next-use pays where a unit that cannot be sliced is used by several samples, for weighted draws,
- * subset epochs and several nodes; fill is as good as any elsewhere (caching.md). */
-int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
-                      const struct fb_ranks *ranks)
+ * subset epochs and several nodes; fill is as good as any elsewhere (docs/cache.md). */
+static int resolve_policy(const struct fb_config *config, const struct fb_source *source,
+                          const struct fb_ranks *ranks)
 {
     if (config->memory_policy != FB_POLICY_AUTO)
         return config->memory_policy;
@@ -195,21 +195,21 @@ static uint64_t cache_wanted(const struct fb_config *config, const struct fb_sou
 /* To know when a weighted draw comes again costs 8 bytes a sample for each epoch: worth it where a
  * cache goes by that, and where it is a small part of the memory. */
 static uint64_t look_ahead(const struct fb_config *config, const struct fb_source *source,
-                           const struct fb_ranks *ranks, uint64_t left)
+                           int policy, uint64_t left)
 {
     bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep &&
                   (config->memory_cache.mode != FB_SIZE_AUTO || cache_wanted(config, source));
 
-    if (!config->order_weights || !cached ||
-        fb_prepare_policy(config, source, ranks) != FB_POLICY_NEXT_USE)
+    if (!config->order_weights || !cached || policy != FB_POLICY_NEXT_USE)
         return 0;
     return left / LOOK_AHEAD_SHARE;
 }
 
-int fb_prepare_order(struct fb_order_options *options, const struct fb_config *config,
-                     const struct fb_source *source, const struct fb_ranks *ranks,
-                     struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
+static int resolve_order(struct fb_run *run, const struct fb_config *config,
+                         const struct fb_source *source, const struct fb_ranks *ranks,
+                         struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
+    struct fb_order_options *options = &run->order;
     uint64_t sample_bytes = fb_max(1, source->unit_bytes_total / fb_max(1, source->sample_count));
     struct fb_budget_report now;
     int status = check_buckets(config, source, error);
@@ -231,7 +231,8 @@ int fb_prepare_order(struct fb_order_options *options, const struct fb_config *c
         .subset_file = config->order_subset,
         .weights_file = config->order_weights,
         .draws = config->order_draws.value,
-        .look_ahead_bytes = look_ahead(config, source, ranks, now.limit - fb_min(now.limit, now.used)),
+        .look_ahead_bytes = look_ahead(config, source, run->policy,
+                                       now.limit - fb_min(now.limit, now.used)),
         .bucket_batch = config->source_buckets ? config->batch_size.value : 0,
         .length = length_of,
         .length_data = source,
@@ -262,11 +263,12 @@ static void warn_of_large_batches(const struct fb_plan_needs *needs, uint64_t bu
                 fb_size_text(needs->slot, most), fb_size_text(left, have));
 }
 
-int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
-                    const struct fb_config *config, const struct fb_source *source,
-                    const struct fb_ranks *ranks, struct fb_budget *budget,
-                    const struct fb_log *log, forebay_error *error)
+/* Divide what is left of the budget; everything opened so far (index, order) is in it. */
+static int resolve_plan(struct fb_run *run, const struct fb_config *config,
+                        const struct fb_source *source, const struct fb_ranks *ranks,
+                        struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
 {
+    struct fb_plan_needs *needs = &run->needs;
     bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep;
     struct fb_pipeline_needs pipeline;
     struct fb_budget_report now;
@@ -285,8 +287,38 @@ int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
                                      .scratch = pipeline.scratch,
                                      .cache_wanted = cache_wanted(config, source),
                                      .ranks = ranks->local_world };
-    status = fb_plan(plan, needs, config, now.limit, fb_host_cpus(), error);
+    status = fb_plan(&run->plan, needs, config, now.limit, fb_host_cpus(), error);
     if (!status)
         warn_of_large_batches(needs, now.limit, log);
     return status;
+}
+
+/* How many bytes samples come from at a time; UINT64_MAX: from everywhere. */
+static uint64_t window_bytes(const struct fb_order_options *options, const struct fb_source *source)
+{
+    uint64_t sample = source->unit_bytes_total / fb_max(1, source->sample_count), bytes;
+
+    if (options->weights_file || (options->shuffle && options->group != FB_GROUP_BLOCK))
+        return UINT64_MAX;
+    if (!options->shuffle)
+        return 0;
+    return fb_mul(options->window, options->block, &bytes) && fb_mul(bytes, sample, &bytes)
+               ? bytes
+               : UINT64_MAX;
+}
+
+int fb_resolve(struct fb_run *run, struct fb_order **order, const struct fb_config *config,
+               const struct fb_source *source, const struct fb_ranks *ranks,
+               struct fb_budget *budget, const struct fb_log *log, forebay_error *error)
+{
+    int status;
+
+    *run = (struct fb_run){ .policy = resolve_policy(config, source, ranks) };
+    status = resolve_order(run, config, source, ranks, budget, log, error);
+    if (!status)
+        status = fb_order_open(order, &run->order, budget, log, error);
+    if (status)
+        return status;
+    run->window = window_bytes(&run->order, source);
+    return resolve_plan(run, config, source, ranks, budget, log, error);
 }

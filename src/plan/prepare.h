@@ -27,22 +27,23 @@ int fb_prepare_budget(struct fb_budget **out, const struct fb_config *config,
                       const struct fb_ranks *ranks, const struct fb_log *log,
                       forebay_error *error);
 
-/* What fb_order_open is given for this source; borrows from config and source. */
-int fb_prepare_order(struct fb_order_options *options, const struct fb_config *config,
-                     const struct fb_source *source, const struct fb_ranks *ranks,
-                     struct fb_budget *budget, const struct fb_log *log,
-                     forebay_error *error);
-
-/* FB_POLICY_FILL, _NEXT_USE or _LRU: what memory.policy comes to. */
-int fb_prepare_policy(const struct fb_config *config, const struct fb_source *source,
-                      const struct fb_ranks *ranks);
-
 /* What this rank's `cache` bytes come to with those of the node's other ranks. */
 uint64_t fb_prepare_together(const struct fb_config *config, const struct fb_ranks *ranks,
                              uint64_t cache);
-/* Divide what is left of the budget; everything opened so far (index, order) is in it. */
-int fb_prepare_plan(struct fb_plan *plan, struct fb_plan_needs *needs,
-                    const struct fb_config *config, const struct fb_source *source,
-                    const struct fb_ranks *ranks, struct fb_budget *budget,
-                    const struct fb_log *log, forebay_error *error);
+
+/* What a configuration comes to for this source and these ranks. Made once by fb_resolve; loader,
+ * forecast and governor only read it. */
+struct fb_run {
+    int policy;                    /* FB_POLICY_FILL, _NEXT_USE or _LRU */
+    struct fb_order_options order; /* borrows from config and source */
+    uint64_t window; /* bytes that samples come from at a time; UINT64_MAX: from everywhere */
+    struct fb_plan_needs needs;
+    struct fb_plan plan;
+};
+
+/* Opens the order, too: its memory is part of the plan. *order is the caller's to close whenever it
+ * is set, also after a failure. */
+int fb_resolve(struct fb_run *run, struct fb_order **order, const struct fb_config *config,
+               const struct fb_source *source, const struct fb_ranks *ranks,
+               struct fb_budget *budget, const struct fb_log *log, forebay_error *error);
 #endif
