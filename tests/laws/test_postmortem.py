@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -57,28 +58,43 @@ def test_kill_at_random_moments(program, scans, tmp_path):
         assert f"run{number}, ended" not in loader.said(), "once"
 
 
+TRAINER = """
+import sys, forebay
+loader = forebay.Loader({"name": sys.argv[1], "source": {"kind": "bin", "path": sys.argv[2]},
+                         "batch": {"size": 4, "collate": "pad"}, "epochs": 1000000,
+                         "memory": {"budget": "90MiB", "cache": "30MiB", "share": "off"}})
+held = []
+while True:
+    for batch in loader:
+        held.append(bytearray(b"x" * (2 << 20)))
+"""
+
+
 def oom(program, tmp_path, scans, name):
-    """A fixed cache larger than the group: the kernel ends it."""
-    group = Group(120 * MIB)
+    """The trainer takes more and more beside the loader: the kernel ends it."""
+    group = Group(160 * MIB)
+    env = {**os.environ, "FOREBAY_RUN_DIR": str(tmp_path / "run")}
+    files = next(one for one in scans if str(one).startswith("source.path=")).split("=", 1)[1]
     try:
-        with Running(program, tmp_path, *scans, "--set", "memory.budget=320MiB", "--set",
-                     "memory.cache=200MiB", "--set", "memory.share=off", name=name,
-                     patience=0, preexec_fn=group.join) as loader:
-            loader.process.wait(timeout=60)
-            assert loader.process.returncode == -signal.SIGKILL, loader.said()
-            assert group.kills() >= 1
-            return loader.pid, last(loader), loader.said(), loader
+        done = subprocess.Popen([sys.executable, "-c", TRAINER, name, files], env=env,
+                                stderr=subprocess.PIPE, text=True, preexec_fn=group.join)
+        said = done.communicate(timeout=60)[1]
+        assert done.returncode == -signal.SIGKILL, said
+        assert group.kills() >= 1
     finally:
         group.remove()
+    dead = subprocess.run([program, "top", "--last", "--json"], env=env, check=True,
+                          capture_output=True, text=True)
+    return done.pid, json.loads(dead.stdout), said
 
 
 def test_out_of_memory_kills(program, scans, tmp_path):
     for number in range(10 if SOAK else 2):
-        pid, dead, said, _ = oom(program, tmp_path, scans, f"oom{number}")
+        pid, dead, said = oom(program, tmp_path, scans, f"oom{number}")
         assert (dead["pid"], dead["name"]) == (pid, f"oom{number}")
         assert dead["verdict"].startswith("killed by the kernel at "), dead["verdict"]
-        assert "of cgroup limit 120 MiB; cache held " in dead["verdict"]
-        assert "lower memory.budget (320 MiB) below " in dead["verdict"]
+        assert "of cgroup limit 160 MiB; cache held " in dead["verdict"]
+        assert "lower memory.budget (90 MiB) below " in dead["verdict"]
         assert "fixed by the configuration" in said or dead["host"]["left_bytes"] > 0
 
 
