@@ -29,6 +29,33 @@ def test_the_page_of_keys_is_the_table(root, program):
     assert page.endswith(table), "docs/configuration.md is old: run make docs"
 
 
+def own_sources(root):
+    return [path for folder in ("src", "cli", "include") for path in sorted((root / folder).rglob("*"))
+            if path.suffix in (".c", ".h") and not path.name.startswith(("test_", "fuzz_"))]
+
+
+def test_every_lock_is_on_the_page_of_locks(root):
+    rows = [line for line in (root / "docs/locking.md").read_text().splitlines()
+            if line.startswith("|")]
+    declared = [(name, path.name) for path in own_sources(root) if path.is_relative_to(root / "src")
+                for name in re.findall(r"pthread_(?:mutex|rwlock|spinlock)_t (\w+)(?:;| =)",
+                                       path.read_text())]
+    assert len(declared) > 10
+    missing = [f"{name} of {file}" for name, file in declared
+               if not any(f"| `{name}` | `{file}` |" in row for row in rows)]
+    assert not missing, "docs/locking.md lists every lock of src/"
+    listed = [match.groups() for row in rows
+              if (match := re.search(r"\| `(\w+)` \| `([\w.]+)` \|", row))]
+    assert sorted(listed) == sorted(declared)
+
+
+@pytest.mark.parametrize("page", ["locking.md", "architecture.md"])
+def test_the_maintainers_pages_name_files_that_exist(root, page):
+    there = {path.name for path in own_sources(root)}
+    named = re.findall(r"`(?:\w+/)*(\w+\.[ch])`", (root / "docs" / page).read_text())
+    assert named and not [name for name in named if name not in there]
+
+
 @pytest.mark.parametrize("pattern", [r"/work/", r"/root/", r"localhost:\d"])
 def test_no_page_names_a_machine(root, pattern):
     assert not [page.name for page in pages(root) if re.search(pattern, page.read_text())]
