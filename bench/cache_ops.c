@@ -35,7 +35,7 @@ static struct fb_cache *open_cache(struct fb_budget *budget, uint64_t units, uin
                                         .unit_bytes_median = bytes,
                                         .unit_bytes_max = bytes,
                                         .limit_bytes = units * (bytes + 64) + FB_MIB,
-                                        .policy = policy,
+                                        .policy = fb_policies[policy],
                                         .pins_max = 8,
                                         .share = share,
                                         .identity = (uint64_t)getpid(),

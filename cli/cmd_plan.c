@@ -45,14 +45,8 @@ struct planning {
     struct fb_forecast forecast;
 };
 
-static const struct {
-    int policy;
-    const char *name;
-    char mark;
-} policies[] = { { FB_POLICY_FILL, "fill", 'f' },
-                 { FB_POLICY_NEXT_USE, "next-use", 'n' },
-                 { FB_POLICY_LRU, "lru", 'l' } };
-#define POLICIES (sizeof(policies) / sizeof(policies[0]))
+#define POLICIES (FB_POLICY_COUNT - 1)
+static const struct fb_policy *const *const policies = fb_policies + FB_POLICY_AUTO + 1;
 
 static const char *bytes_text(double bytes, char text[32])
 {
@@ -109,7 +103,7 @@ static bool reads_more(const struct fb_curve *curve)
 {
     for (unsigned i = 0; i < FB_CURVE_POINTS; i++)
         for (unsigned j = 0; j < POLICIES; j++)
-            if (curve->points[i].by[policies[j].policy].bytes_read > curve->epoch_bytes)
+            if (curve->points[i].by[policies[j]->number].bytes_read > curve->epoch_bytes)
                 return true;
     return false;
 }
@@ -123,7 +117,7 @@ static void table_print(const struct fb_curve *curve)
            curve->simulated ? "simulated on this order" : "exact: every unit once an epoch");
     printf("     c  memory.cache ");
     for (unsigned i = 0; i < POLICIES; i++)
-        printf("  %16s", policies[i].name);
+        printf("  %16s", policies[i]->name);
     putchar('\n');
     for (unsigned i = 0; i < FB_CURVE_POINTS; i++) {
         const struct fb_curve_point *point = &curve->points[i];
@@ -131,8 +125,8 @@ static void table_print(const struct fb_curve *curve)
         printf("  %4.1f  %12s ", point->share,
                point->cache_bytes ? fb_size_text(point->cache_bytes, a) : "n/a");
         for (unsigned j = 0; j < POLICIES; j++)
-            printf("  %5.3f %10s", point->by[policies[j].policy].hit_rate,
-                   bytes_text(point->by[policies[j].policy].bytes_read, a));
+            printf("  %5.3f %10s", point->by[policies[j]->number].hit_rate,
+                   bytes_text(point->by[policies[j]->number].bytes_read, a));
         putchar('\n');
     }
     if (reads_more(curve))
@@ -150,10 +144,10 @@ static void chart_print(const struct fb_curve *curve)
         memset(line, ' ', CHART_CELLS + 1);
         line[CHART_CELLS + 1] = '\0';
         for (unsigned j = 0; j < POLICIES; j++) {
-            double rate = curve->points[i].by[policies[j].policy].hit_rate;
+            double rate = curve->points[i].by[policies[j]->number].hit_rate;
             char *cell = &line[(unsigned)(rate * CHART_CELLS + 0.5)];
 
-            *cell = *cell == ' ' ? policies[j].mark : '*';
+            *cell = *cell == ' ' ? policies[j]->name[0] : '*';
         }
         printf("  %4.1f |%s|\n", curve->points[i].share, line);
     }
@@ -197,9 +191,9 @@ static json_t *point_json(const struct fb_curve_point *point)
 
     for (unsigned i = 0; i < POLICIES; i++)
         json_object_set_new(
-            object, policies[i].name,
-            json_pack("{s:f, s:o}", "hit_rate", point->by[policies[i].policy].hit_rate,
-                      "bytes_read", bytes_json(point->by[policies[i].policy].bytes_read)));
+            object, policies[i]->name,
+            json_pack("{s:f, s:o}", "hit_rate", point->by[policies[i]->number].hit_rate,
+                      "bytes_read", bytes_json(point->by[policies[i]->number].bytes_read)));
     return object;
 }
 

@@ -155,12 +155,15 @@ static enum fb_cache_answer miss(struct fb_cache *cache)
     return FB_CACHE_MISS;
 }
 
-/* When it was or will be used, as the policy wants to know it. */
-static uint64_t stamp(struct fb_cache *cache, uint64_t next_use)
+static const struct fb_policy *policy_now(struct fb_cache *cache)
 {
-    return atomic_load_explicit(&cache->policy, memory_order_relaxed) == FB_POLICY_NEXT_USE
-               ? next_use
-               : fb_now_ns();
+    return atomic_load_explicit(&cache->policy, memory_order_relaxed);
+}
+
+/* When it was or will be used, as the policy wants to know it. */
+static uint64_t stamp(const struct fb_policy *policy, uint64_t next_use)
+{
+    return policy->stamp == FB_STAMP_NEXT_USE ? next_use : fb_now_ns();
 }
 
 /* Different threads have different stacks: a cheap way to keep them out of each other's slot. */
@@ -176,7 +179,7 @@ static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uin
     struct fb_segment *segment = &cache->segment;
     struct fb_entry *entry = &segment->entries[unit];
     uint64_t slot, head, has;
-    int policy;
+    const struct fb_policy *policy = policy_now(cache);
 
     if (!fb_pin_set(segment, &cache->member, unit, slot_hint(pin), &slot))
         return false;
@@ -186,10 +189,9 @@ static bool pin_ready(struct fb_cache *cache, uint64_t unit, uint64_t bytes, uin
         fb_pin_clear(segment, &cache->member, slot);
         return false;
     }
-    policy = atomic_load_explicit(&cache->policy, memory_order_relaxed);
-    if (policy != FB_POLICY_FILL)
-        atomic_store_explicit(&entry->when, stamp(cache, next_use), memory_order_relaxed);
-    if (policy == FB_POLICY_NEXT_USE)
+    if (policy->stamp != FB_STAMP_NONE)
+        atomic_store_explicit(&entry->when, stamp(policy, next_use), memory_order_relaxed);
+    if (policy->stamp == FB_STAMP_NEXT_USE)
         fb_spares_put_off(&cache->spares, head, next_use);
     *pin = (struct fb_cache_pin){ .unit = unit, .bytes = has, .entry = slot, .page = head };
     return true;
@@ -205,7 +207,7 @@ static bool become_reader(struct fb_cache *cache, const struct fb_candidate *new
     bool fresh;
 
     *lost = false;
-    if (!fb_policy_admits(atomic_load(&cache->policy), atomic_load(&cache->last_epoch),
+    if (!fb_policy_admits(policy_now(cache), atomic_load(&cache->last_epoch),
                           atomic_load(&cache->several_jobs)) ||
         !fb_pin_set(segment, &cache->member, newcomer->unit, slot_hint(pin), &slot))
         return false;
@@ -271,7 +273,7 @@ enum fb_cache_answer fb_cache_find(struct fb_cache *cache, uint64_t unit, uint64
                 return miss(cache); /* no free pin, or it is not what was asked for */
             break;
         case FB_FREE:
-            newcomer.when = stamp(cache, next_use);
+            newcomer.when = stamp(policy_now(cache), next_use);
             if (become_reader(cache, &newcomer, pin, &lost)) {
                 count(cache, FB_COUNT_MISSES);
                 return FB_CACHE_FILL;
@@ -320,9 +322,9 @@ enum fb_cache_answer fb_cache_offer(struct fb_cache *cache, uint64_t unit, uint6
                                     uint64_t load_ns, struct fb_cache_pin *pin)
 {
     uint64_t now = fb_now_ns(), began = now - fb_min(now, load_ns);
-    bool fill = atomic_load(&cache->policy) == FB_POLICY_FILL, lost;
-    /* fill learns from this moment what loading costs; lru wants to know the last use. */
-    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes, .when = fill ? began : now };
+    bool costs = policy_now(cache)->costs, lost;
+    /* The time of a load counts from `began`; lru wants to know the last use. */
+    struct fb_candidate newcomer = { .unit = unit, .bytes = bytes, .when = costs ? began : now };
 
     if (!atomic_load_explicit(cache->alive, memory_order_relaxed) || !bytes ||
         unit >= cache->segment.geometry.entries ||
@@ -435,7 +437,7 @@ static void learn_cost(struct fb_cache *cache, const struct fb_cache_pin *pin)
     uint64_t began = atomic_load(&entry->when), now = fb_now_ns();
 
     if (!cache->segment.geometry.chained || cache->options.steady ||
-        atomic_load(&cache->policy) != FB_POLICY_FILL || began > now)
+        !policy_now(cache)->costs || began > now)
         return;
     pthread_mutex_lock(&cache->lock);
     fb_cost_add(&cache->cost, pin->bytes, now - began);
@@ -569,6 +571,11 @@ uint64_t fb_cache_shared_bytes(const struct fb_cache *cache)
     if (!fb_cache_is_shared(cache) || fstat(cache->segment.fd, &status))
         return 0;
     return (uint64_t)status.st_blocks * 512 / fb_max(1, fb_members_count(&cache->segment));
+}
+
+bool fb_cache_wants_next_use(const struct fb_cache *cache)
+{
+    return cache->options.policy->stamp == FB_STAMP_NEXT_USE;
 }
 
 bool fb_cache_is_shared(const struct fb_cache *cache)

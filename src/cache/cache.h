@@ -16,6 +16,7 @@
 #define FB_CACHE_CACHE_H
 #include "base/error.h"
 #include "base/log.h"
+#include "cache/policy.h"
 #include "memory/budget.h"
 
 enum fb_cache_answer { FB_CACHE_MISS, FB_CACHE_HIT, FB_CACHE_FILL };
@@ -27,7 +28,7 @@ struct fb_cache_options {
     uint64_t unit_bytes; /* of every unit if all are equal, else 0 */
     uint64_t unit_bytes_median, unit_bytes_max;
     uint64_t limit_bytes; /* index and waste included */
-    int policy;           /* FB_POLICY_FILL, _NEXT_USE or _LRU: resolved, never AUTO */
+    const struct fb_policy *policy; /* of fb_policies (policy.h) */
     bool steady;          /* this member never evicts a unit to admit another one */
     unsigned pins_max;    /* units pinned or being filled at once by this process */
     int share;            /* FB_SHARE_* ; OFF: private memory */
@@ -107,6 +108,8 @@ void fb_cache_read_lap(struct fb_cache *cache, struct fb_cache_report *report);
 /* NAN before the first use. */
 double fb_cache_hit_rate(const struct fb_cache_report *report);
 bool fb_cache_is_shared(const struct fb_cache *cache);
+/* Does its policy ask when a unit is needed next? */
+bool fb_cache_wants_next_use(const struct fb_cache *cache);
 /* This member's part, as one of several alike, of the shared memory that there really is. Memory of
  * a private cache is the process's own like any other: 0. */
 uint64_t fb_cache_shared_bytes(const struct fb_cache *cache);

@@ -136,7 +136,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!play || fb_budget_new(&budget, 4 * FB_MIB, NULL))
         abort();
     options.unit_bytes = data[0] & 4 ? 8000 : 0;
-    options.policy = FB_POLICY_FILL + data[0] % 3;
+    options.policy = fb_policies[FB_POLICY_FILL + data[0] % (FB_POLICY_COUNT - 1)];
     options.budget = budget;
     if (fb_cache_open(&play->cache, &options, NULL))
         abort();

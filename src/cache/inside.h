@@ -24,7 +24,7 @@ struct fb_cache {
     _Atomic uint32_t *alive;
     struct fb_service *service;        /* NULL: private */
     uint64_t counts_before[FB_COUNTS]; /* the row's, when this member took it */
-    atomic_int policy;                 /* the effective one */
+    _Atomic(const struct fb_policy *) policy; /* the effective one */
     atomic_bool several_jobs, last_epoch;
     _Atomic uint64_t draws; /* random numbers drawn */
     struct fb_spares spares;

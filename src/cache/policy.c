@@ -1,66 +1,38 @@
+/* policy.c -- the array of policies, and what all of them need to find the worst unit. */
 #include "cache/policy.h"
 
 #include <string.h>
 
-#include "config/config.h"
+#define ENTRY(upper, lower, word) [FB_POLICY_##upper] = &fb_policy_##lower,
+const struct fb_policy *const fb_policies[FB_POLICY_COUNT] = { FB_POLICY_MAP(ENTRY) };
 
-#define COST_KNOWN 64     /* loads, before their times mean anything */
-#define WORTH_A_SWAP 1.25 /* a copy is paid for only by something clearly better */
-
-void fb_cost_add(struct fb_cost *cost, uint64_t bytes, uint64_t ns)
+const struct fb_policy *fb_policy_named(const char *word)
 {
-    double x = (double)bytes, y = (double)ns;
-
-    cost->count += 1;
-    cost->x += x;
-    cost->y += y;
-    cost->xx += x * x;
-    cost->xy += x * y;
+    for (int i = FB_POLICY_AUTO + 1; i < FB_POLICY_COUNT; i++)
+        if (!strcmp(fb_policies[i]->name, word))
+            return fb_policies[i];
+    return NULL;
 }
 
-/* Least squares. A negative part of the cost is noise: it counts as none. */
-double fb_cost_density(const struct fb_cost *cost, uint64_t bytes)
+const struct fb_policy *fb_policy_effective(const struct fb_policy *policy, uint64_t number,
+                                            bool several_jobs)
 {
-    double spread = cost->count * cost->xx - cost->x * cost->x, slope, each;
+    bool fits = (uint64_t)policy->number == number && !(policy->one_order && several_jobs);
 
-    if (cost->count < COST_KNOWN || spread <= 0 || !bytes)
-        return 1;
-    slope = (cost->count * cost->xy - cost->x * cost->y) / spread;
-    if (slope < 0)
-        slope = 0;
-    each = (cost->y - slope * cost->x) / cost->count;
-    if (each < 0)
-        each = 0;
-    return each / (double)bytes + slope;
+    return fits ? policy : &fb_policy_fill;
 }
 
-bool fb_policy_worse(int policy, const struct fb_candidate *a, const struct fb_candidate *b,
-                     const struct fb_cost *cost)
+bool fb_policy_admits(const struct fb_policy *policy, bool last_epoch, bool several_jobs)
 {
-    if (policy == FB_POLICY_LRU)
-        return a->when < b->when;
-    if (policy == FB_POLICY_NEXT_USE)
-        return a->when > b->when;
-    return fb_cost_density(cost, a->bytes) < fb_cost_density(cost, b->bytes);
+    return policy->admits_last || !last_epoch || several_jobs;
 }
 
-bool fb_policy_replaces(int policy, const struct fb_candidate *newcomer,
-                        const struct fb_candidate *victim, const struct fb_cost *cost)
-{
-    if (policy == FB_POLICY_LRU)
-        return true;
-    if (policy == FB_POLICY_NEXT_USE)
-        return newcomer->when < victim->when;
-    return fb_cost_density(cost, newcomer->bytes) >
-           WORTH_A_SWAP * fb_cost_density(cost, victim->bytes);
-}
-
-void fb_worst_add(struct fb_worst *worst, const struct fb_candidate *one, int policy,
-                  const struct fb_cost *cost)
+void fb_worst_add(struct fb_worst *worst, const struct fb_candidate *one,
+                  const struct fb_policy *policy, const struct fb_cost *cost)
 {
     unsigned at = worst->count, last;
 
-    while (at && fb_policy_worse(policy, one, &worst->list[at - 1], cost))
+    while (at && policy->worse(one, &worst->list[at - 1], cost))
         at--;
     if (at == FB_POLICY_SPARES + 1)
         return;
@@ -89,16 +61,4 @@ void fb_spares_put_off(struct fb_spares *spares, uint64_t page, uint64_t next_us
         return;
     at = atomic_fetch_add_explicit(&spares->put_off, 1, memory_order_relaxed) % FB_POLICY_SPARES;
     atomic_store_explicit(&spares->pages[FB_POLICY_SPARES + at], page, memory_order_relaxed);
-}
-
-int fb_policy_effective(int policy, int segment_policy, bool several_jobs)
-{
-    if (policy != segment_policy || (policy == FB_POLICY_NEXT_USE && several_jobs))
-        return FB_POLICY_FILL;
-    return policy;
-}
-
-bool fb_policy_admits(int policy, bool last_epoch, bool several_jobs)
-{
-    return policy == FB_POLICY_LRU || !last_epoch || several_jobs;
 }

@@ -49,7 +49,7 @@ int fb_geometry_choose(struct fb_geometry *geometry, const struct fb_cache_optio
         .rows = shared ? FB_ROWS_MAX : 1,
         .pins = (uint32_t)fb_min(fb_max(options->pins_max, shared ? 64 : 1), FB_PINS_MAX),
         .chained = pages.chained,
-        .policy = (uint32_t)options->policy,
+        .policy = (uint32_t)options->policy->number,
     };
     struct fb_layout layout;
 

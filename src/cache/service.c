@@ -106,7 +106,7 @@ void fb_service_look_around(struct fb_cache *cache)
 
     atomic_store(&cache->several_jobs, several);
     atomic_store(&cache->policy, fb_policy_effective(cache->options.policy,
-                                                     (int)cache->segment.geometry.policy, several));
+                                                     cache->segment.geometry.policy, several));
 }
 
 static uint64_t hash_of(const struct fb_cache_options *options)

@@ -41,7 +41,7 @@ static inline struct fb_cache_options options_of(struct fb_budget *budget, int p
         .unit_bytes_median = unit_bytes,
         .unit_bytes_max = unit_bytes,
         .limit_bytes = limit,
-        .policy = policy,
+        .policy = fb_policies[policy],
         .pins_max = 64,
         .share = FB_SHARE_OFF,
         .budget = budget,

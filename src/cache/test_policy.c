@@ -1,7 +1,7 @@
 /* Which unit stays: the hit rates are those of the theory, for each policy. */
 #include "cache/test_help.h"
 
-/* ---- hit rates: caching.md ---- */
+/* ---- hit rates ---- */
 
 struct trace {
     uint64_t length, units;
@@ -109,7 +109,7 @@ static void hit_rates_of_permutation_epochs_are_those_of_the_theory(void **state
     trace_free(&trace);
 }
 
-/* caching.md 8: 21 windows of each file, a file that cannot be sliced. */
+/* 21 windows of each file, a file that cannot be sliced. */
 static void hit_rates_of_overlapping_sequences_are_those_of_the_theory(void **state)
 {
     static const struct {
@@ -147,28 +147,43 @@ static void small_units_replace_large_ones_where_each_load_costs_alike(void **st
         fb_cost_add(&alike, i * 100, 5000000);
         fb_cost_add(&by_size, i * 100, i * 100 * 7);
     }
-    assert_true(fb_policy_replaces(FB_POLICY_FILL, &small, &large, &alike));
-    assert_false(fb_policy_replaces(FB_POLICY_FILL, &large, &small, &alike));
-    assert_true(fb_policy_worse(FB_POLICY_FILL, &large, &small, &alike));
-    assert_false(fb_policy_replaces(FB_POLICY_FILL, &small, &large, &by_size));
-    assert_false(fb_policy_replaces(FB_POLICY_FILL, &small, &large, &(struct fb_cost){ 0 }));
+    assert_true(fb_policy_fill.replaces(&small, &large, &alike));
+    assert_false(fb_policy_fill.replaces(&large, &small, &alike));
+    assert_true(fb_policy_fill.worse(&large, &small, &alike));
+    assert_false(fb_policy_fill.replaces(&small, &large, &by_size));
+    assert_false(fb_policy_fill.replaces(&small, &large, &(struct fb_cost){ 0 }));
 }
 
 static void several_jobs_make_next_use_a_fill(void **state)
 {
     (void)state;
-    assert_int_equal(fb_policy_effective(FB_POLICY_NEXT_USE, FB_POLICY_NEXT_USE, true),
-                     FB_POLICY_FILL);
-    assert_int_equal(fb_policy_effective(FB_POLICY_NEXT_USE, FB_POLICY_NEXT_USE, false),
-                     FB_POLICY_NEXT_USE);
-    assert_int_equal(fb_policy_effective(FB_POLICY_LRU, FB_POLICY_FILL, false), FB_POLICY_FILL);
-    assert_true(fb_policy_admits(FB_POLICY_FILL, true, true));
-    assert_false(fb_policy_admits(FB_POLICY_NEXT_USE, true, false));
+    assert_ptr_equal(fb_policy_effective(&fb_policy_next_use, FB_POLICY_NEXT_USE, true),
+                     &fb_policy_fill);
+    assert_ptr_equal(fb_policy_effective(&fb_policy_next_use, FB_POLICY_NEXT_USE, false),
+                     &fb_policy_next_use);
+    assert_ptr_equal(fb_policy_effective(&fb_policy_lru, FB_POLICY_FILL, false), &fb_policy_fill);
+    assert_true(fb_policy_admits(&fb_policy_fill, true, true));
+    assert_false(fb_policy_admits(&fb_policy_next_use, true, false));
+}
+
+static void every_policy_is_in_the_array_under_its_word(void **state)
+{
+    (void)state;
+    assert_null(fb_policies[FB_POLICY_AUTO]);
+    assert_null(fb_policy_named("mru"));
+    for (int i = FB_POLICY_AUTO + 1; i < FB_POLICY_COUNT; i++) {
+        assert_int_equal(fb_policies[i]->number, i);
+        assert_string_equal(fb_policies[i]->name, fb_config_word("memory.policy", i));
+        assert_ptr_equal(fb_policy_named(fb_policies[i]->name), fb_policies[i]);
+        assert_true(fb_policies[i]->worse && fb_policies[i]->replaces);
+        assert_true(fb_policies[i]->once_an_epoch(0.5, false) <= 0.5);
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_policy_is_in_the_array_under_its_word),
         cmocka_unit_test(hit_rates_of_permutation_epochs_are_those_of_the_theory),
         cmocka_unit_test(hit_rates_of_overlapping_sequences_are_those_of_the_theory),
         cmocka_unit_test(small_units_replace_large_ones_where_each_load_costs_alike),

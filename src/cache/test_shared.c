@@ -198,7 +198,7 @@ static void several_jobs_keep_admitting_in_the_last_epoch(void **state)
     two = open_of(&options);
     fb_service_look_around(one);
     assert_int_equal(use(one, 1, 5000, 1), FB_CACHE_FILL);
-    assert_int_equal(atomic_load(&one->policy), FB_POLICY_FILL);
+    assert_ptr_equal(atomic_load(&one->policy), &fb_policy_fill);
     fb_cache_close(two);
     fb_cache_close(one);
     fb_budget_free(budget);

@@ -5,7 +5,8 @@
  * pages, if each has one. */
 static double index_of(uint64_t unit_bytes, uint64_t median, bool shared, bool tables)
 {
-    struct fb_cache_options options = { .unit_count = 100000,
+    struct fb_cache_options options = { .policy = &fb_policy_fill,
+                                        .unit_count = 100000,
                                         .unit_bytes = unit_bytes,
                                         .unit_bytes_median = median,
                                         .unit_bytes_max = 2 * median,

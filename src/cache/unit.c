@@ -110,8 +110,8 @@ static bool candidate_at(const struct fb_segment *segment, uint64_t page,
 
 /* Up to 64 random residents, or all where there are no more, beside the worst of those that were
  * looked at before (cache->spares) as they are now. */
-static void look_for_worst(struct fb_cache *cache, int policy, const struct fb_cost *cost,
-                           struct fb_worst *worst)
+static void look_for_worst(struct fb_cache *cache, const struct fb_policy *policy,
+                           const struct fb_cost *cost, struct fb_worst *worst)
 {
     struct fb_segment *segment = &cache->segment;
     uint64_t pages = fb_min(fb_limit_pages(cache), fb_pages_touched(segment));
@@ -141,16 +141,17 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
 {
     struct fb_cost cost = { 0 };
     struct fb_worst worst;
-    int policy;
+    const struct fb_policy *policy;
 
     if (cache->options.steady)
         return false;
-    if (atomic_load(&cache->policy) == FB_POLICY_NEXT_USE)
-        fb_service_look_around(cache); /* one who just came may have filled with times of its own */
+    /* A member of another job that just joined may have filled with next uses of its own order. */
+    if (atomic_load(&cache->policy)->one_order)
+        fb_service_look_around(cache);
     policy = atomic_load(&cache->policy);
-    if (policy == FB_POLICY_FILL) {
-        if (!cache->segment.geometry.chained)
-            return false;
+    if (!policy->swaps_equal && !cache->segment.geometry.chained)
+        return false;
+    if (policy->costs) {
         pthread_mutex_lock(&cache->lock);
         cost = cache->cost;
         pthread_mutex_unlock(&cache->lock);
@@ -158,7 +159,7 @@ static bool make_room(struct fb_cache *cache, const struct fb_candidate *newcome
     look_for_worst(cache, policy, &cost, &worst);
     for (unsigned i = 0; i < worst.count && i < 4; i++) {
         if (worst.list[i].unit == newcomer->unit ||
-            !fb_policy_replaces(policy, newcomer, &worst.list[i], &cost))
+            !policy->replaces(newcomer, &worst.list[i], &cost))
             break;
         if (fb_unit_evict(cache, worst.list[i].unit)) {
             fb_spares_keep(&cache->spares, &worst, i + 1);

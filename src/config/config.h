@@ -13,6 +13,7 @@
 #define FB_CONFIG_CONFIG_H
 #include "base/error.h"
 #include "base/log.h"
+#include "config/policies.h"
 #include "config/schema.h"
 
 struct fb_count {
@@ -72,7 +73,6 @@ enum { FB_STICKY_NONE, FB_STICKY_NODE, FB_STICKY_RANK };
 enum { FB_ENDS_PAD, FB_ENDS_DROP };
 enum { FB_COLLATE_STACK, FB_COLLATE_PAD, FB_COLLATE_RAGGED };
 enum { FB_CAST_KEEP, FB_CAST_F32, FB_CAST_F16, FB_CAST_BF16 };
-enum { FB_POLICY_AUTO, FB_POLICY_FILL, FB_POLICY_NEXT_USE, FB_POLICY_LRU };
 enum { FB_SHARE_JOB, FB_SHARE_NODE, FB_SHARE_OFF };
 enum { FB_ON_ERROR_FAIL, FB_ON_ERROR_SKIP, FB_ON_ERROR_REPLACE };
 enum { FB_PRESET_GPU_AUTO = 10 };

@@ -14,6 +14,8 @@
 #ifndef FB_CONFIG_SCHEMA_H
 #define FB_CONFIG_SCHEMA_H
 
+#include "config/policies.h"
+
 #define FB_CONFIG_KEYS(X) \
     X(TEXT, name, "name", "null", 0, "", "Labels this loader in logs, top and set, e.g. train.") \
     X(CHOICE, source_kind, "source.kind", "null", 0, \
@@ -108,7 +110,7 @@
       "The ceiling for this job on this node; auto: half of what is available.") \
     X(SIZE, memory_cache, "memory.cache", "auto", 0, "auto|off", \
       "How much of the budget keeps units for the next epoch.") \
-    X(CHOICE, memory_policy, "memory.policy", "auto", 0, "auto|fill|next-use|lru", \
+    X(CHOICE, memory_policy, "memory.policy", "auto", 0, FB_POLICY_WORDS, \
       "Which unit leaves the cache first.") \
     X(CHOICE, memory_share, "memory.share", "job", 0, "job|node|off", \
       "Which processes share one cache.") \

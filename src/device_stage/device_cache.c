@@ -66,6 +66,12 @@ int fb_device_cache_open(struct fb_device_cache **out,
 
     if (!cache)
         return error->status;
+    if (options->policy->swaps_equal) {
+        fb_block_free(options->budget, FB_STAGE_OTHER, cache, 1, sizeof(*cache));
+        return fb_fail(error, FOREBAY_BAD_USE,
+                       "device cache: policy %s evicts, and the device cache never does",
+                       options->policy->name);
+    }
     cache->device = options->device;
     cache->stream = options->stream;
     cache->lock = options->lock;

@@ -24,6 +24,7 @@
 #define FB_DEVICE_STAGE_DEVICE_CACHE_H
 #include <pthread.h>
 
+#include "cache/policy.h"
 #include "pipeline/batch.h"
 
 #define FB_DEVICE_CHUNKS 256
@@ -71,6 +72,7 @@ struct fb_device_cache_options {
     struct fb_budget *budget;
     const struct fb_collation *collation;
     const struct fb_source *source; /* NULL: entries are samples */
+    const struct fb_policy *policy; /* one that evicts no entry for another of the same size */
     uint64_t samples;
     uint64_t entry_bytes, limit; /* limit: entries */
 };

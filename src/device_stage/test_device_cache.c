@@ -19,7 +19,9 @@ struct cached {
 
 static void cached_open(struct cached *cached, bool units, uint64_t limit)
 {
-    struct fb_device_cache_options options = { .samples = SAMPLES, .entry_bytes = ENTRY,
+    struct fb_device_cache_options options = { .policy = &fb_policy_fill,
+                                               .samples = SAMPLES,
+                                               .entry_bytes = ENTRY,
                                                .limit = limit };
 
     bench_init(&cached->bench);

@@ -157,6 +157,7 @@ int fb_upload_cache_open(struct fb_upload *upload, struct fb_pipeline *pipeline,
     const struct fb_source *source = pipeline->options.source;
     struct choice choice;
     struct fb_device_cache_options options = { .device = upload->device,
+                                               .policy = &fb_policy_fill,
                                                .stream = upload->stream,
                                                .lock = upload->lock,
                                                .budget = pipeline->options.budget,

@@ -127,13 +127,11 @@ static int view_of(struct view **out, forebay_cache *cache, forebay_error *error
 
 /* ---- open and close ---- */
 
-static int find_policy(int *policy, const char *word, forebay_error *error)
+/* Nothing is known of the order in which the items will be asked for. */
+static int find_policy(const struct fb_policy **policy, const char *word, forebay_error *error)
 {
-    if (!word || !strcmp(word, "fill"))
-        *policy = FB_POLICY_FILL;
-    else if (!strcmp(word, "lru"))
-        *policy = FB_POLICY_LRU;
-    else
+    *policy = word ? fb_policy_named(word) : &fb_policy_fill;
+    if (!*policy || (*policy)->stamp == FB_STAMP_NEXT_USE)
         return fb_fail(error, FOREBAY_BAD_CONFIG, "the policy is \"fill\" or \"lru\", not \"%s\"",
                        word);
     return FOREBAY_OK;
@@ -145,7 +143,8 @@ int forebay_cache_open(forebay_cache **out, const forebay_cache_options *options
     forebay_error local;
     forebay_cache *cache;
     struct view *view;
-    int policy = FB_POLICY_FILL, status;
+    const struct fb_policy *policy;
+    int status;
 
     error = error ? error : &local;
     status = find_policy(&policy, options->policy, error);

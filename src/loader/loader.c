@@ -38,7 +38,7 @@ static int open_cache(forebay_loader *loader, forebay_error *error)
         .unit_bytes_median = source->unit_bytes_total / fb_max(1, source->unit_count),
         .unit_bytes_max = source->unit_bytes_max,
         .limit_bytes = plan->cache,
-        .policy = loader->run.policy,
+        .policy = fb_policies[loader->run.policy],
         .pins_max = (unsigned)(fb_max(1, plan->workers) * source->parts_max),
         .share = loader->config.memory_share,
         .identity = source->identity,
@@ -53,18 +53,18 @@ static int open_cache(forebay_loader *loader, forebay_error *error)
         return FOREBAY_OK;
     if (source->ops->keep) {
         if (source->ops->keep(loader->source, plan->cache, loader->run.window) > 0)
-            loader->policy = fb_config_word("memory.policy", FB_POLICY_FILL);
+            loader->policy = fb_policy_fill.name;
         return FOREBAY_OK;
     }
     /* First come is what is drawn most: a smaller one in its place would be a worse one. */
-    options.steady = options.policy == FB_POLICY_FILL && loader->config.order_weights;
+    options.steady = !options.policy->swaps_equal && loader->config.order_weights;
     status = fb_cache_open(&loader->cache, &options, error);
     if (status == FOREBAY_OVER_BUDGET && loader->config.memory_cache.mode == FB_SIZE_AUTO) {
         fb_say(&loader->log, "no cache: %s", error->message);
         return FOREBAY_OK;
     }
     if (!status)
-        loader->policy = fb_config_word("memory.policy", options.policy);
+        loader->policy = options.policy->name;
     return status;
 }
 
@@ -122,7 +122,7 @@ static int open_pipeline(forebay_loader *loader, forebay_error *error)
         .ranks = loader->ranks,
         .seed = config->order_seed.value,
         .on_error = resolve_on_error(loader),
-        .next_use = loader->cache && loader->run.policy == FB_POLICY_NEXT_USE,
+        .next_use = loader->cache && fb_cache_wants_next_use(loader->cache),
         .workers = plan->workers,
         .prefetch = plan->prefetch,
         .slots_floor = plan->slots_floor,

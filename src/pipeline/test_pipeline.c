@@ -116,7 +116,7 @@ static void cache_open(struct bench *bench)
 {
     struct fb_cache_options options = { .unit_count = SAMPLES, .unit_bytes_max = ROWS * 4,
                                         .unit_bytes_median = ROWS * 2, .limit_bytes = FB_MIB,
-                                        .policy = FB_POLICY_FILL, .pins_max = 8,
+                                        .policy = &fb_policy_fill, .pins_max = 8,
                                         .share = FB_SHARE_OFF, .identity = 1,
                                         .budget = bench->budget, .log = &bench->log };
 

@@ -6,15 +6,9 @@
 #include "cache/cache.h"
 #include "plan/simulate.h"
 
-double fb_curve_once_an_epoch(int policy, double share, bool shuffled)
+double fb_curve_once_an_epoch(const struct fb_policy *policy, double share, bool shuffled)
 {
-    if (share >= 1)
-        return 1;
-    if (policy != FB_POLICY_LRU)
-        return share;
-    /* A unit used at p of one epoch and q of the next has 1 - p (1 - q) of the others in between.
-     * Without shuffling that is all of them, always. */
-    return shuffled && share > 0 ? share + (1 - share) * log(1 - share) : 0;
+    return share >= 1 ? 1 : policy->once_an_epoch(share, shuffled);
 }
 
 /* Is every unit used once an epoch, and in an order for which there is a closed form? */
@@ -98,31 +92,33 @@ static void making_measure(struct making *making)
                                                      : making->unit_bytes);
 }
 
-static void closed_ask(const struct making *making, struct fb_curve_point *point, int policy)
+static void closed_ask(const struct making *making, struct fb_curve_point *point,
+                       const struct fb_policy *policy)
 {
     bool shuffle = making->options->order_options->shuffle;
     double hits = fb_curve_once_an_epoch(policy, point->share, shuffle);
 
-    point->by[policy].bytes_read = (1 - hits) * making->curve->epoch_bytes;
-    point->by[policy].hit_rate = point->share < 1 ? hits : 1;
+    point->by[policy->number].bytes_read = (1 - hits) * making->curve->epoch_bytes;
+    point->by[policy->number].hit_rate = point->share < 1 ? hits : 1;
 }
 
-static int simulated_ask(const struct making *making, struct fb_curve_point *point, int policy,
-                         forebay_error *error)
+static int simulated_ask(const struct making *making, struct fb_curve_point *point,
+                         const struct fb_policy *policy, forebay_error *error)
 {
     const struct fb_curve_options *options = making->options;
     double slice = options->source->sliced ? making->trace.slice_bytes : making->unit_bytes;
     uint64_t kept = (uint64_t)(point->share * (double)making->trace.unit_count + 0.5);
     /* An order that does not know its next uses: next-use then keeps what it has, as fill. */
-    bool blind = policy == FB_POLICY_NEXT_USE && !making->horizon;
+    bool blind = policy->stamp == FB_STAMP_NEXT_USE && !making->horizon;
     struct fb_simulated found;
-    int status = fb_simulate(&found, &making->trace, blind ? FB_POLICY_FILL : policy, kept, error);
+    const struct fb_policy *asked = blind ? &fb_policy_fill : policy;
+    int status = fb_simulate(&found, &making->trace, asked, kept, error);
 
     if (status)
         return status;
-    point->by[policy].hit_rate = found.hits;
+    point->by[policy->number].hit_rate = found.hits;
     /* What is admitted is read whole, what is not only as far as it is needed. */
-    point->by[policy].bytes_read =
+    point->by[policy->number].bytes_read =
         making->uses * (found.admitted * making->unit_bytes + found.bypassed * slice);
     return FOREBAY_OK;
 }
@@ -140,11 +136,11 @@ static int point_make(struct making *making, struct fb_curve_point *point, doubl
     point->share = share;
     if (!isnan(making->curve->used_bytes))
         point->cache_bytes = (uint64_t)(share * making->curve->used_bytes) + index_bytes(making);
-    for (int policy = FB_POLICY_FILL; policy < FB_CURVE_POLICIES && !status; policy++) {
+    for (int i = FB_POLICY_AUTO + 1; i < FB_POLICY_COUNT && !status; i++) {
         if (making->curve->simulated)
-            status = simulated_ask(making, point, policy, error);
+            status = simulated_ask(making, point, fb_policies[i], error);
         else
-            closed_ask(making, point, policy);
+            closed_ask(making, point, fb_policies[i]);
     }
     return status;
 }

@@ -8,19 +8,18 @@
  */
 #ifndef FB_PLAN_CURVE_H
 #define FB_PLAN_CURVE_H
+#include "cache/policy.h"
 #include "order/order.h"
 #include "source/source.h"
 
 #define FB_CURVE_POINTS 10  /* 0.1, 0.2, ... 1.0 of the data */
-#define FB_CURVE_POLICIES 4 /* by FB_POLICY_*; that of AUTO is not used */
-
 struct fb_curve_point {
     double share;          /* of the decoded bytes that the node's epochs use */
     uint64_t cache_bytes;  /* what memory.cache is for that, index included; 0: not known */
     struct {
         double hit_rate;
         double bytes_read; /* of decoded units, an epoch; NAN: sizes are not known */
-    } by[FB_CURVE_POLICIES];
+    } by[FB_POLICY_COUNT];
 };
 
 struct fb_curve {
@@ -46,5 +45,5 @@ int fb_curve_make(struct fb_curve *curve, const struct fb_curve_options *options
                   forebay_error *error);
 
 /* The closed form for orders that use every unit once an epoch. */
-double fb_curve_once_an_epoch(int policy, double share, bool shuffled);
+double fb_curve_once_an_epoch(const struct fb_policy *policy, double share, bool shuffled);
 #endif

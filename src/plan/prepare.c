@@ -200,7 +200,7 @@ static uint64_t look_ahead(const struct fb_config *config, const struct fb_sourc
     bool cached = config->memory_cache.mode != FB_SIZE_OFF && !source->ops->keep &&
                   (config->memory_cache.mode != FB_SIZE_AUTO || cache_wanted(config, source));
 
-    if (!config->order_weights || !cached || policy != FB_POLICY_NEXT_USE)
+    if (!config->order_weights || !cached || fb_policies[policy]->stamp != FB_STAMP_NEXT_USE)
         return 0;
     return left / LOOK_AHEAD_SHARE;
 }

@@ -227,7 +227,7 @@ int fb_trace_make(struct fb_trace *trace, const struct fb_source *source,
 
 struct simulation {
     const struct fb_trace *trace;
-    int policy;
+    const struct fb_policy *policy;
     uint64_t kept, count; /* room for, residents */
     struct fb_random random;
     uint32_t *residents;
@@ -271,11 +271,11 @@ static bool admit(struct simulation *simulation, uint32_t unit)
     } else {
         bool replaces;
 
-        if (simulation->policy == FB_POLICY_FILL || simulation->kept == 0)
+        if (!simulation->policy->swaps_equal || simulation->kept == 0)
             return false;
         look_for_worst(simulation, &worst);
         place = worst.list[0].page;
-        replaces = fb_policy_replaces(simulation->policy, &newcomer, &worst.list[0], &none);
+        replaces = simulation->policy->replaces(&newcomer, &worst.list[0], &none);
         fb_spares_keep(&simulation->spares, &worst, replaces ? 1 : 0);
         if (!replaces)
             return false;
@@ -296,9 +296,9 @@ static void run(struct simulation *simulation, struct fb_simulated *result)
         bool hit = simulation->place[unit], counts = i >= trace->begin;
 
         simulation->when[unit] =
-            simulation->policy == FB_POLICY_LRU ? (uint32_t)i : trace->next[i];
+            simulation->policy->stamp == FB_STAMP_LAST_USE ? (uint32_t)i : trace->next[i];
         hits += counts && hit;
-        if (hit && simulation->policy == FB_POLICY_NEXT_USE)
+        if (hit && simulation->policy->stamp == FB_STAMP_NEXT_USE)
             fb_spares_put_off(&simulation->spares, simulation->place[unit] - 1, trace->next[i]);
         admitted += !hit && admit(simulation, unit) && counts;
     }
@@ -307,8 +307,8 @@ static void run(struct simulation *simulation, struct fb_simulated *result)
     result->bypassed = 1 - result->hits - result->admitted;
 }
 
-int fb_simulate(struct fb_simulated *result, const struct fb_trace *trace, int policy,
-                uint64_t kept, forebay_error *error)
+int fb_simulate(struct fb_simulated *result, const struct fb_trace *trace,
+                const struct fb_policy *policy, uint64_t kept, forebay_error *error)
 {
     struct fb_budget *budget = trace->budget;
     uint64_t units = fb_max(1, trace->unit_count), size = sizeof(uint32_t);

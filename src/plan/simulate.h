@@ -10,6 +10,7 @@
 #define FB_PLAN_SIMULATE_H
 #include "base/error.h"
 #include "base/log.h"
+#include "cache/policy.h"
 #include "memory/budget.h"
 #include "order/order.h"
 #include "source/source.h"
@@ -50,8 +51,8 @@ struct fb_simulated {
     double admitted; /* misses that were kept */
     double bypassed; /* misses that were not */
 };
-/* A cache of `kept` units of the trace under FB_POLICY_FILL, _NEXT_USE or _LRU. Evicts the worst
- * of 64 random residents, as the real one does. */
-int fb_simulate(struct fb_simulated *result, const struct fb_trace *trace, int policy,
-                uint64_t kept, forebay_error *error);
+/* A cache of `kept` units of the trace under this policy. Evicts the worst of 64 random residents,
+ * as the real one does. */
+int fb_simulate(struct fb_simulated *result, const struct fb_trace *trace,
+                const struct fb_policy *policy, uint64_t kept, forebay_error *error);
 #endif

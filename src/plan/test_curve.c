@@ -152,11 +152,13 @@ static void the_simulation_gives_what_the_closed_forms_say(void **state)
     assert_int_equal(trace.unit_count, 20000);
     for (unsigned i = 0; i < 3; i++)
         for (unsigned tenths = 1; tenths < 10; tenths += 2) {
-            double want = fb_curve_once_an_epoch(policies[i], tenths / 10.0, true);
+            double want = fb_curve_once_an_epoch(fb_policies[policies[i]], tenths / 10.0, true);
             struct fb_simulated found;
 
             assert_int_equal(
-                fb_simulate(&found, &trace, policies[i], trace.unit_count * tenths / 10, NULL), 0);
+                fb_simulate(&found, &trace, fb_policies[policies[i]],
+                            trace.unit_count * tenths / 10, NULL),
+                0);
             if (fabs(found.hits - want) > NEAR)
                 fail_msg("policy %d, c = 0.%u: %.4f, not %.4f", policies[i], tenths, found.hits,
                          want);
