@@ -81,10 +81,10 @@ def oom(program, tmp_path, scans, name):
         said = done.communicate(timeout=60)[1]
         assert done.returncode == -signal.SIGKILL, said
         assert group.kills() >= 1
+        dead = subprocess.run([program, "top", "--last", "--json"], env=env, check=True,
+                              capture_output=True, text=True)
     finally:
         group.remove()
-    dead = subprocess.run([program, "top", "--last", "--json"], env=env, check=True,
-                          capture_output=True, text=True)
     return done.pid, json.loads(dead.stdout), said
 
 
