@@ -1,12 +1,15 @@
 /* cmd_top.c -- `forebay top`: the user's running loaders, live; and what became of the last one. */
 #include <curses.h>
+#include <langinfo.h>
 #include <locale.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "command.h"
 #include "monitor/snapshot_file.h"
@@ -14,8 +17,7 @@
 #include "options.h"
 #include "output.h"
 #include "screen.h"
-
-#define REFRESH_MS 500
+#include "terminal.h"
 
 static const char help[] =
     "Shows the loaders this user runs on this machine. With PID[:NAME], or when only one runs, all\n"
@@ -23,10 +25,15 @@ static const char help[] =
     "worker does, the governor's last decisions, and which stage is the limit (read, decode, copy,\n"
     "or the consumer). The loaders are read from their pages; they notice nothing.\n"
     "\n"
-    "Keys: up and down choose, Enter shows one, Esc or l goes back to the list, q ends.\n"
+    "Charts show throughput, waiting and memory since top was started, one point each half second;\n"
+    "an arrow shows whether a figure rises or falls.\n"
+    "\n"
+    "Keys: up and down choose, Enter shows one, Esc or l goes back to the list, s sorts the list by\n"
+    "the next column, r reverses it, q ends.\n"
     "\n"
     "Options:\n"
-    "  --once  print it once, as text, and end (so also where stdout is no terminal)\n"
+    "  --once  print it once, as text, and end (as it does where stdout is no terminal, or a\n"
+    "          terminal without a cursor, TERM=dumb)\n"
     "  --json  once, as one JSON object: {\"loaders\": [...]}\n"
     "  --last  what became of the last loader that did not close, in one sentence\n"
     "\n"
@@ -42,11 +49,13 @@ struct top {
     const char *which;
     bool once, json, last;
 
-    unsigned chosen; /* of the list */
     bool alone;      /* one loader is shown, not the list */
-    uint64_t pid;    /* which one, and its name */
+    uint64_t pid;    /* which one is chosen or shown, and its name */
     char name[64];
-    struct fb_gpus *gpus;
+    const struct fb_figure *sort; /* NULL: by PID */
+    bool reverse;
+    uint64_t point_ns; /* when the last point was added to the history */
+    struct screen_view view;
 };
 
 /* ---- Once ---- */
@@ -67,9 +76,9 @@ static int print_text(const struct top *top, const struct loaders *loaders)
     if (!screen)
         return EXIT_FAILED;
     if (top->which || loaders->count == 1)
-        screen_one(screen, &loaders->pages[0], top->gpus, 80, SCREEN_LINES);
+        screen_one(screen, &loaders->pages[0], &top->view);
     else
-        screen_list(screen, loaders, UINT32_MAX, 80, SCREEN_LINES);
+        screen_list(screen, loaders, UINT32_MAX, &top->view);
     for (unsigned i = 0; i < screen->count; i++)
         puts(screen->lines[i].text);
     free(screen);
@@ -116,7 +125,8 @@ static void draw(const struct screen *screen, const char *keys)
                                             : (chtype)COLOR_PAIR(pairs[mark]);
 
         attrset((int)look);
-        mvaddnstr(i, 0, screen->lines[i].text, columns);
+        mvaddnstr(i, 0, screen->lines[i].text,
+                  screen_clip(screen->lines[i].text, (unsigned)columns));
     }
     attrset((int)A_DIM);
     mvaddnstr(rows - 1, 0, keys, columns - 1);
@@ -124,22 +134,60 @@ static void draw(const struct screen *screen, const char *keys)
     refresh();
 }
 
-/* The one that is shown, if it still runs. */
-static const struct fb_snapshot *shown(const struct top *top, const struct loaders *loaders)
+/* Where the chosen loader is in the list; the first if it does not run any more. */
+static unsigned chosen_find(const struct top *top, const struct loaders *loaders, bool *found)
 {
-    for (unsigned i = 0; i < loaders->count; i++)
-        if (loaders->pages[i].pid == top->pid && !strcmp(loaders->pages[i].name, top->name))
-            return &loaders->pages[i];
-    return NULL;
+    for (unsigned i = 0; i < loaders->count; i++) {
+        *found = loaders->pages[i].pid == top->pid && !strcmp(loaders->pages[i].name, top->name);
+        if (*found)
+            return i;
+    }
+    *found = false;
+    return 0;
 }
 
-static void show_one(struct top *top, const struct loaders *loaders, unsigned index)
+static void choose(struct top *top, const struct loaders *loaders, unsigned index)
 {
     if (index >= loaders->count)
         return;
-    top->alone = true;
     top->pid = loaders->pages[index].pid;
     memcpy(top->name, loaders->pages[index].name, sizeof(top->name));
+}
+
+/* qsort has no argument for it; the view runs in one thread. */
+static const struct top *sorting;
+
+static int compare(const void *a, const void *b)
+{
+    const struct fb_snapshot *one = a, *two = b;
+    double x = sorting->sort ? fb_figure_value(sorting->sort, one) : -(double)one->pid;
+    double y = sorting->sort ? fb_figure_value(sorting->sort, two) : -(double)two->pid;
+
+    x = isnan(x) ? -HUGE_VAL : x; /* unknown last */
+    y = isnan(y) ? -HUGE_VAL : y;
+    if (x == y)
+        return one->pid < two->pid ? -1 : one->pid > two->pid;
+    return (x > y) == sorting->reverse ? 1 : -1;
+}
+
+/* The largest first; by PID the smallest first. */
+static void sort(const struct top *top, struct loaders *loaders)
+{
+    sorting = top;
+    if (loaders->count)
+        qsort(loaders->pages, loaders->count, sizeof(*loaders->pages), compare);
+}
+
+/* The next figure that has a column; by PID after the last. */
+static void sort_next(struct top *top)
+{
+    const struct fb_figure *end = fb_figures + fb_figure_count;
+
+    top->sort = top->sort ? top->sort + 1 : fb_figures;
+    while (top->sort < end && !top->sort->title[0])
+        top->sort++;
+    if (top->sort == end)
+        top->sort = NULL;
 }
 
 /* The terminal's size as it is, whatever $LINES and $COLUMNS say. */
@@ -154,43 +202,57 @@ static void size_follow(void)
 
 static void show(struct top *top, const struct loaders *loaders, struct screen *screen)
 {
-    const struct fb_snapshot *page = top->alone ? shown(top, loaders) : NULL;
+    bool found;
+    unsigned chosen = chosen_find(top, loaders, &found);
     int rows, columns;
+    char keys[160];
 
     size_follow();
     getmaxyx(stdscr, rows, columns);
-    if (page) {
-        screen_one(screen, page, top->gpus, (unsigned)columns, (unsigned)rows);
+    top->view.rows = (unsigned)rows;
+    top->view.columns = (unsigned)columns;
+    if (top->alone && found) {
+        screen_one(screen, &loaders->pages[chosen], &top->view);
         draw(screen, "q quit  l list");
         return;
     }
     top->alone = false;
-    if (top->chosen >= loaders->count)
-        top->chosen = loaders->count ? loaders->count - 1 : 0;
-    screen_list(screen, loaders, top->chosen, (unsigned)columns, (unsigned)rows);
-    draw(screen, "q quit  up/down choose  Enter show");
+    choose(top, loaders, chosen);
+    screen_list(screen, loaders, chosen, &top->view);
+    snprintf(keys, sizeof(keys), "q quit  up/down choose  Enter show  s sort: %s%s  r reverse",
+             top->sort ? top->sort->title : "PID", top->reverse ? " reversed" : "");
+    draw(screen, keys);
 }
 
 /* False: end. */
 static bool handle_key(struct top *top, const struct loaders *loaders, int key)
 {
+    bool found;
+    unsigned chosen = chosen_find(top, loaders, &found);
+
     switch (key) {
     case 'q':
     case 3: /* Ctrl-C, in raw mode */
         return false;
     case KEY_UP:
-        top->chosen -= top->chosen > 0;
+        choose(top, loaders, chosen - (chosen > 0));
         break;
     case KEY_DOWN:
-        top->chosen++;
+        choose(top, loaders, chosen + 1);
         break;
     case '\n':
     case KEY_ENTER:
-        show_one(top, loaders, top->chosen);
+        top->alone = loaders->count > 0;
         break;
     case 27:
     case 'l':
         top->alone = false;
+        break;
+    case 's':
+        sort_next(top);
+        break;
+    case 'r':
+        top->reverse = !top->reverse;
         break;
     default: /* a resize, or nothing: draw again */
         break;
@@ -200,20 +262,30 @@ static bool handle_key(struct top *top, const struct loaders *loaders, int key)
 
 static void screen_begin(void)
 {
-    setlocale(LC_ALL, "");
     initscr();
     raw();
     noecho();
     curs_set(0);
     keypad(stdscr, TRUE);
     set_escdelay(25);
-    timeout(REFRESH_MS);
+    timeout(HISTORY_MS);
     if (has_colors()) {
         start_color();
         use_default_colors();
         init_pair(2, COLOR_GREEN, -1);
         init_pair(3, COLOR_YELLOW, -1);
     }
+}
+
+static void look(struct top *top, struct loaders *loaders)
+{
+    uint64_t now = fb_now_ns();
+
+    sort(top, loaders);
+    if (top->point_ns && now - top->point_ns < (HISTORY_MS - 50) * (uint64_t)1000000)
+        return; /* a key was pressed: not yet time for a point */
+    history_add(top->view.history, loaders);
+    top->point_ns = now;
 }
 
 static int live(struct top *top, forebay_error *error)
@@ -224,6 +296,7 @@ static int live(struct top *top, forebay_error *error)
 
     if (!screen)
         return fb_fail(error, FOREBAY_NO_MEMORY, "no memory for the screen");
+    top->view.history = history_open();
     screen_begin();
     while (go_on && !status) {
         struct loaders loaders;
@@ -231,14 +304,18 @@ static int live(struct top *top, forebay_error *error)
         status = loaders_find(&loaders, first ? top->which : NULL, error);
         if (status)
             break;
-        if (first && loaders.count == 1)
-            show_one(top, &loaders, 0);
+        look(top, &loaders);
+        if (first && loaders.count == 1) {
+            choose(top, &loaders, 0);
+            top->alone = true;
+        }
         first = false;
         show(top, &loaders, screen);
         go_on = handle_key(top, &loaders, getch());
         loaders_release(&loaders);
     }
     endwin();
+    history_close(top->view.history);
     free(screen);
     return status;
 }
@@ -250,6 +327,7 @@ static int once(const struct top *top, forebay_error *error, int *code)
 
     if (status)
         return status;
+    sort(top, &loaders);
     *code = top->json ? print_json(&loaders) : print_text(top, &loaders);
     loaders_release(&loaders);
     return FOREBAY_OK;
@@ -270,12 +348,15 @@ static int run(int argc, char **argv)
 
     if (!status && top.last)
         return tell_last(top.json);
-    top.gpus = status ? NULL : fb_gpus_open();
-    if (!status && (top.once || top.json || !isatty(STDOUT_FILENO) || !isatty(STDIN_FILENO)))
+    setlocale(LC_CTYPE, "");
+    top.view = (struct screen_view){
+        .columns = 80, .rows = SCREEN_LINES, .gpus = status ? NULL : fb_gpus_open(),
+        .unicode = !strcmp(nl_langinfo(CODESET), "UTF-8") };
+    if (!status && (top.once || top.json || !terminal_can_draw()))
         status = once(&top, &error, &code);
     else if (!status)
         status = live(&top, &error);
-    fb_gpus_close(top.gpus);
+    fb_gpus_close(top.view.gpus);
     if (status == FOREBAY_BAD_USE)
         return output_bad_use("top", top.json, &error);
     return status ? output_failure("top", top.json, &error) : code;

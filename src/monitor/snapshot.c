@@ -40,11 +40,22 @@ double fb_figure_value(const struct fb_figure *figure, const struct fb_snapshot 
     return value;
 }
 
+const struct fb_figure *fb_figure_find(const char *key)
+{
+    for (unsigned i = 0; i < fb_figure_count; i++)
+        if (!strcmp(fb_figures[i].key, key))
+            return &fb_figures[i];
+    return NULL;
+}
+
 const char *fb_figure_text(const struct fb_figure *figure, const struct fb_snapshot *now,
                            char text[32])
 {
-    double value = fb_figure_value(figure, now);
+    return fb_figure_number(figure, fb_figure_value(figure, now), text);
+}
 
+const char *fb_figure_number(const struct fb_figure *figure, double value, char text[32])
+{
     if (!isfinite(value))
         return "n/a";
     switch (figure->unit) {

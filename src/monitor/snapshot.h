@@ -37,6 +37,7 @@
     X(R, RATE, samples_per_s, rates.samples, "", "samples_per_s", "samples_per_second",          \
       "SAMPLES/S")                                                                               \
     X(R, SHARE, wait_share, rates.wait, "", "wait_share", "wait_share", "WAIT")                  \
+    X(N, COUNT, workers, report.workers, "", "workers", "workers", "WORKERS")                    \
     X(R, BYTE_RATE, bytes_per_s, rates.bytes, "", "bytes_per_s", "bytes_per_second", "SPEED")    \
     X(R, SHARE, read_share, rates.read, "", "read_share", "read_share", "")                      \
     X(R, SHARE, decode_share, rates.decode, "", "decode_share", "decode_share", "")              \
@@ -56,7 +57,6 @@
     X(R, MILLISECONDS, wait_p99_ms, report.wait_p99_ms, "", "wait_p99_ms", "", "")
 
 #define FB_FIGURES_STATE(X)                                                                      \
-    X(N, COUNT, workers, report.workers, "", "workers", "workers", "WORKERS")                    \
     X(N, COUNT, prefetch, report.prefetch, "", "prefetch", "prefetch", "")                       \
     X(N, COUNT, cpu_share, report.cpu_share, "", "cpu_share", "", "")                            \
     X(N, COUNT, in_flight, report.in_flight, "", "in_flight", "batches_in_flight", "")           \
@@ -170,9 +170,13 @@ extern const unsigned fb_figure_count;
 
 /* Its value, NAN if it is unknown. */
 double fb_figure_value(const struct fb_figure *figure, const struct fb_snapshot *now);
+/* The figure of this JSON key, NULL if there is none. */
+const struct fb_figure *fb_figure_find(const char *key);
 /* For a person: "1.5 GiB", "12.3%", "n/a". */
 const char *fb_figure_text(const struct fb_figure *figure, const struct fb_snapshot *now,
                            char text[32]);
+/* The same for any value in its unit. */
+const char *fb_figure_number(const struct fb_figure *figure, double value, char text[32]);
 
 /* One JSON object with everything; unknown is null. NULL if there is no memory for it. */
 json_t *fb_snapshot_json(const struct fb_snapshot *now);

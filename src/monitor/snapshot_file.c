@@ -42,6 +42,19 @@ struct fb_snapshot_file {
     char path[FB_HOST_PATH_BYTES + 160];
 };
 
+/* The version, and which figure is where: a build with another table must not read this file. */
+static uint64_t version(void)
+{
+    uint64_t sum = FB_SNAPSHOT_FILE_VERSION;
+
+    for (unsigned i = 0; i < fb_figure_count; i++) {
+        sum = fb_mix2(sum, fb_figures[i].offset);
+        for (const char *at = fb_figures[i].key; *at; at++)
+            sum = fb_mix2(sum, (unsigned char)*at);
+    }
+    return sum;
+}
+
 static uint64_t checksum(const struct fb_snapshot *page)
 {
     const uint64_t factor = 0x9e3779b97f4a7c15u;
@@ -145,7 +158,7 @@ static int map_file(struct fb_snapshot_file *writer, int fd, forebay_error *erro
     (void)madvise(area, FB_SNAPSHOT_FILE_BYTES, MADV_DONTFORK);
     writer->file = area;
     *writer->file = (struct file){ .magic = MAGIC,
-                                   .version = FB_SNAPSHOT_FILE_VERSION,
+                                   .version = version(),
                                    .page_bytes = sizeof(struct fb_snapshot) };
     return FOREBAY_OK;
 }
@@ -248,7 +261,7 @@ bool fb_snapshot_file_parse(struct fb_snapshot *page, const void *bytes, size_t 
     if (size < sizeof(struct file))
         return false;
     memcpy(head, base, sizeof(head));
-    if (head[0] != MAGIC || head[1] != FB_SNAPSHOT_FILE_VERSION || head[2] != sizeof(struct fb_snapshot))
+    if (head[0] != MAGIC || head[1] != version() || head[2] != sizeof(struct fb_snapshot))
         return false;
     for (unsigned i = 0; i < 2; i++) {
         const char *at = base + offsetof(struct file, copies) + i * sizeof(struct copy);
@@ -270,7 +283,7 @@ bool fb_snapshot_file_parse(struct fb_snapshot *page, const void *bytes, size_t 
 
 void fb_snapshot_file_format(char bytes[FB_SNAPSHOT_FILE_BYTES], const struct fb_snapshot *page)
 {
-    const uint64_t head[3] = { MAGIC, FB_SNAPSHOT_FILE_VERSION, sizeof(struct fb_snapshot) };
+    const uint64_t head[3] = { MAGIC, version(), sizeof(struct fb_snapshot) };
     const uint64_t number = 1, sum = checksum(page) ^ number;
     char *at = bytes + offsetof(struct file, copies);
 

@@ -219,3 +219,56 @@ def test_the_process_counts_its_share_of_a_shared_cache(running, tmp_path, resul
         now = loader.until(lambda now: now["memory"]["process_bytes"] and
                            now["memory"]["process_bytes"] < now["memory"]["resident_bytes"] - (10 << 20))
         assert now["memory"]["process_bytes"] > 10 << 20
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not there")
+@pytest.mark.parametrize("columns, rows, locale, mark", [
+    (80, 24, "C.UTF-8", "█"), (200, 50, "C.UTF-8", "█"), (80, 24, "C", "#")])
+def test_charts_fill_the_screen(running, scans, tmp_path, columns, rows, locale, mark):
+    one = running(*slow(scans.settings), name="train")
+    tmux = Tmux(tmp_path)
+    tmux("-u", "new-session", "-d", "-s", "top", "-x", columns, "-y", rows, "env",
+         f"FOREBAY_RUN_DIR={tmp_path}/run", "TERM=screen", f"LC_ALL={locale}", one.program, "top")
+    try:
+        tmux.until("Samples/s")
+        text = tmux.until(mark + mark)
+        lines = text.splitlines()
+        assert len(lines) == rows and max(map(len, lines)) <= columns
+        for word in ("Samples/s", "Waiting", "Memory", "Limit", "q quit"):
+            assert word in text
+        assert ("last " in text) == (rows == 50)  # charts of several rows
+        tmux("resize-window", "-t", "top", "-x", 100, "-y", 45)
+        assert len(tmux.until("last ").splitlines()) == 45
+    finally:
+        tmux("kill-server")
+
+
+@pytest.mark.skipif(not shutil.which("tmux"), reason="tmux is not there")
+def test_the_list_is_sorted_by_a_key(running, scans, tmp_path):
+    small = running(*slow(scans.settings), "--set", "memory.budget=64MiB", name="small")
+    large = running(*slow(scans.settings), "--set", "memory.budget=256MiB", name="large")
+    tmux = Tmux(tmp_path)
+    tmux("new-session", "-d", "-s", "top", "-x", 120, "-y", 24, "env",
+         f"FOREBAY_RUN_DIR={tmp_path}/run", "TERM=screen", small.program, "top")
+    order = lambda text: text.index(f"{large.pid}:large") < text.index(f"{small.pid}:small")
+    try:
+        tmux.until("sort: PID")
+        for _ in range(2):
+            tmux("send-keys", "-t", "top", "s")
+        assert order(tmux.until("sort: BUDGET"))
+        tmux("send-keys", "-t", "top", "r")
+        assert not order(tmux.until("sort: BUDGET reversed"))
+    finally:
+        tmux("kill-server")
+
+
+@pytest.mark.parametrize("term", ["dumb", "no-such-terminal"])
+def test_a_terminal_without_a_cursor_gets_text_once(program, term, tmp_path):
+    import pty
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen([program, "top"], stdin=theirs, stdout=theirs, stderr=theirs,
+                             env={**os.environ, "TERM": term, "FOREBAY_RUN_DIR": str(tmp_path / "run")})
+    os.close(theirs)
+    assert child.wait(timeout=60) == 0
+    assert b"No loader of this user is running" in os.read(ours, 65536)
+    os.close(ours)
