@@ -141,6 +141,10 @@ typedef struct forebay_options {
 } forebay_options;
 #define FOREBAY_OPTIONS_INIT { .struct_bytes = sizeof(forebay_options) }
 
+/* The key of the configuration that `keyword` is short for ("memory" -> "memory.budget"), or NULL
+ * [any thread]. */
+FOREBAY_API const char *forebay_key_of(const char *keyword);
+
 /* Open what `options` describes: reads the source's index, plans memory, starts the workers. */
 FOREBAY_API int forebay_open(forebay_loader **out, const forebay_options *options,
                              forebay_error *error);

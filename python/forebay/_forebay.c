@@ -20,6 +20,25 @@ static int add_dtypes(PyObject *module)
     return status;
 }
 
+static PyObject *key_of(PyObject *module, PyObject *keyword)
+{
+    PyObject *bytes = PyUnicode_AsUTF8String(keyword);
+    const char *key;
+
+    (void)module;
+    if (!bytes)
+        return NULL;
+    key = forebay_key_of(PyBytes_AsString(bytes));
+    Py_DECREF(bytes);
+    return key ? PyUnicode_FromString(key) : Py_NewRef(Py_None);
+}
+
+static PyMethodDef key_methods[] = {
+    { "key_of", key_of, METH_O,
+      "key_of(keyword, /)\n--\n\nThe configuration's key that it is short for, or None." },
+    { NULL, NULL, 0, NULL },
+};
+
 static int module_exec(PyObject *module)
 {
     struct module_state *state = PyModule_GetState(module);
@@ -72,8 +91,14 @@ static void module_free(void *module)
     module_clear(module);
 }
 
+static int add_key_methods(PyObject *module)
+{
+    return PyModule_AddFunctions(module, key_methods);
+}
+
 static PyModuleDef_Slot module_slots[] = {
     { Py_mod_exec, SLOT(module_exec) },
+    { Py_mod_exec, SLOT(add_key_methods) },
 #ifdef Py_GIL_DISABLED
     { Py_mod_gil, Py_MOD_GIL_NOT_USED },
 #endif

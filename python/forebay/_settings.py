@@ -5,30 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from . import _forebay
+
 TYPE_CHECKING = False  # typing alone takes longer to import than all of this
 if TYPE_CHECKING:
     from typing import Any
-
-# The short names that Loader takes as keywords; every other key goes through `settings`.
-KEYWORDS = {
-    "memory": "memory.budget",
-    "cache": "memory.cache",
-    "policy": "memory.policy",
-    "workers": "workers",
-    "prefetch": "prefetch",
-    "seed": "order.seed",
-    "shuffle": "order.shuffle",
-    "drop_last": "order.drop_last",
-    "batch_size": "batch.size",
-    "collate": "batch.collate",
-    "dtype": "batch.dtype",
-    "name": "name",
-    "device": "device.kind",
-    "on_error": "on_error",
-    "preset": "preset",
-    "rank": "order.rank",
-    "world": "order.world",
-}
 
 _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", 1):
@@ -95,7 +76,7 @@ def plain(value: Any) -> Any:
 
 def key_of(name: str) -> str:
     """The configuration's key for a keyword; `cpu__share` is a way to write cpu.share."""
-    return KEYWORDS.get(name) or name.replace("__", ".")
+    return _forebay.key_of(name) or name.replace("__", ".")
 
 
 def settings_of(settings: Mapping[str, Any] | None, overrides: Mapping[str, Any]) -> tuple[str, ...]:

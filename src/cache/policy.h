@@ -14,7 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "config/policies.h"
+#include "config/config.h"
 
 #define FB_POLICY_SAMPLE 64
 #define FB_POLICY_SPARES 16

@@ -12,39 +12,23 @@
 
 #include "config/key.h"
 
-const struct fb_key fb_keys[] = {
-#define FB_X(type, member, key, fallback, flags, choices, help)                                    \
-    { type, flags, key, fallback, choices, help, offsetof(struct fb_config, member) },
-    FB_CONFIG_KEYS(FB_X)
-#undef FB_X
-};
+/* "|hwc|chw": the words of a choice, as fb_word_next reads them. */
+#define W(enumerator, word) "|" word
+#define FB_ROW(type, member, key, fallback, flags, choices, ...)                                   \
+    { type, flags, offsetof(struct fb_config, member), key, fallback, choices, { __VA_ARGS__ } },
+#define FB_LIVE_ROW(type, member, key, fallback, flags, choices, ...)                              \
+    FB_ROW(type, member, key, fallback, (flags) | IS_LIVE, choices, __VA_ARGS__)
+const struct fb_key fb_keys[] = { FB_CONFIG_KEYS(FB_ROW, FB_LIVE_ROW) };
+#undef W
 const size_t fb_key_count = sizeof(fb_keys) / sizeof(fb_keys[0]);
-
-#define ANY ((uint64_t)1 << 53) /* what a double, so also JSON, holds exactly */
-
-/* Where less than 0 to 2^53 makes sense. */
-static const struct {
-    const char *key;
-    struct fb_limit limit;
-} limits[] = {
-    { "source.columns", { 1, ANY } },    { "source.sequence", { 1, ANY } },
-    { "source.stride", { 1, ANY } },     { "source.window", { 1, ANY } },
-    { "order.block", { 1, ANY } },       { "order.window", { 1, ANY } },
-    { "order.draws", { 1, ANY } },       { "order.world", { 1, ANY } },
-    { "batch.size", { 1, ANY } },        { "memory.budget", { 1, ANY } },
-    { "memory.ranks_here", { 1, ANY } }, { "workers", { 0, 256 } },
-    { "prefetch", { 1, ANY } },          { "prefetch_factor", { 1, ANY } },
-    { "cpu.share", { 1, ANY } },         { "cpu.nice", { 0, 19 } },
-    { "device.prefetch", { 0, 64 } },   { "monitor.warn", { 1, 0 } }, /* in percent only */
-};
 
 struct fb_limit fb_key_limit(const struct fb_key *key)
 {
-    for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
-        if (strcmp(limits[i].key, key->name) == 0)
-            return limits[i].limit;
-    }
-    return (struct fb_limit){ 0, ANY };
+    uint64_t minimum = key->flags >> 8 & 255, maximum = key->flags >> 16;
+
+    if (key->flags & PERCENT)
+        return (struct fb_limit){ 1, 0 };
+    return (struct fb_limit){ minimum, maximum ? maximum : (uint64_t)1 << 53 };
 }
 
 const struct fb_key *fb_key_find(const char *path)
@@ -52,6 +36,15 @@ const struct fb_key *fb_key_find(const char *path)
     for (size_t i = 0; i < fb_key_count; i++) {
         if (strcmp(fb_keys[i].name, path) == 0)
             return &fb_keys[i];
+    }
+    return NULL;
+}
+
+const char *forebay_key_of(const char *keyword)
+{
+    for (size_t i = 0; i < fb_key_count; i++) {
+        if (fb_keys[i].texts[1] && strcmp(fb_keys[i].texts[1], keyword) == 0)
+            return fb_keys[i].name;
     }
     return NULL;
 }
@@ -69,14 +62,16 @@ bool fb_key_is_section(const char *path)
 
 bool fb_word_next(const char **cursor, struct fb_word *word)
 {
-    size_t length = strcspn(*cursor, "|");
+    size_t length;
 
+    *cursor += **cursor == '|';
+    length = strcspn(*cursor, "|");
     if (!length)
         return false;
     word->text = *cursor;
     word->built = (*cursor)[length - 1] != '!';
     word->length = (int)length - !word->built;
-    *cursor += length + ((*cursor)[length] == '|');
+    *cursor += length;
     return true;
 }
 
@@ -352,11 +347,11 @@ void fb_config_place(const struct fb_config *config, const char *key, forebay_er
 
 static int fail_not_live(const char *key, bool known, forebay_error *error)
 {
-    const char *nearest = known ? NULL : fb_suggest_key(key, LIVE);
+    const char *nearest = known ? NULL : fb_suggest_key(key, IS_LIVE);
     char names[256] = "";
 
     for (size_t i = 0; i < fb_key_count; i++) {
-        if (fb_keys[i].flags & LIVE)
+        if (fb_keys[i].flags & IS_LIVE)
             snprintf(names + strlen(names), sizeof(names) - strlen(names), "%s%s",
                      names[0] ? ", " : "", fb_keys[i].name);
     }
@@ -377,7 +372,7 @@ int fb_config_parse_live(const char *key, const char *text, void *value, forebay
     struct fb_origin origin = { key, true };
     struct fb_node node;
 
-    if (!row || !(row->flags & LIVE))
+    if (!row || !(row->flags & IS_LIVE))
         return fail_not_live(key, row != NULL, error);
     fb_node_init_text(&node, text);
     return fb_value_read(value, row, &node, NULL, &origin, error);

@@ -13,7 +13,6 @@
 #define FB_CONFIG_CONFIG_H
 #include "base/error.h"
 #include "base/log.h"
-#include "config/policies.h"
 #include "config/schema.h"
 
 struct fb_count {
@@ -53,29 +52,29 @@ typedef struct fb_pairs fb_type_PAIRS;
 typedef struct fb_reals fb_type_REALS;
 
 struct fb_config {
-#define FB_X(type, member, key, fallback, flags, choices, help) fb_type_##type member;
-    FB_CONFIG_KEYS(FB_X)
+#define FB_X(type, member, ...) fb_type_##type member;
+    FB_CONFIG_KEYS(FB_X, FB_X)
 #undef FB_X
     struct fb_config_places *places; /* where each value stood; config.c only */
     char *folder; /* of the configuration file, "" if none: relative paths start there */
 };
 
-/* Values of choices, in the order of the table. */
-enum { FB_KIND_BIN, FB_KIND_NPY, FB_KIND_WINDOWS, FB_KIND_IMAGES, FB_KIND_TAR, FB_KIND_AUDIO,
-       FB_KIND_TABLE };
-enum { FB_TAIL_DROP, FB_TAIL_PAD };
-enum { FB_NORMALISE_NONE, FB_NORMALISE_AUTO };
-enum { FB_HEADER_AUTO, FB_HEADER_TRUE, FB_HEADER_FALSE };
-enum { FB_AS_COLUMNS, FB_AS_MATRIX };
-enum { FB_ACCESS_AUTO, FB_ACCESS_RANDOM, FB_ACCESS_SEQUENTIAL };
-enum { FB_GROUP_NONE, FB_GROUP_SEQUENCE, FB_GROUP_BLOCK };
-enum { FB_STICKY_NONE, FB_STICKY_NODE, FB_STICKY_RANK };
-enum { FB_ENDS_PAD, FB_ENDS_DROP };
-enum { FB_COLLATE_STACK, FB_COLLATE_PAD, FB_COLLATE_RAGGED };
-enum { FB_CAST_KEEP, FB_CAST_F32, FB_CAST_F16, FB_CAST_BF16 };
-enum { FB_SHARE_JOB, FB_SHARE_NODE, FB_SHARE_OFF };
-enum { FB_ON_ERROR_FAIL, FB_ON_ERROR_SKIP, FB_ON_ERROR_REPLACE };
-enum { FB_PRESET_GPU_AUTO = 10 };
+/* Values of choices: an enum for each CHOICE, in the order of its words; -1 is null. */
+#define W(enumerator, word) enumerator,
+#define FB_ENUM_CHOICE(...) enum { __VA_ARGS__ };
+#define FB_ENUM_BOOL(...)
+#define FB_ENUM_COUNT(...)
+#define FB_ENUM_SIZE(...)
+#define FB_ENUM_DTYPE(...)
+#define FB_ENUM_SHARE(...)
+#define FB_ENUM_TEXT(...)
+#define FB_ENUM_TEXTS(...)
+#define FB_ENUM_PAIRS(...)
+#define FB_ENUM_REALS(...)
+#define FB_X(type, member, key, fallback, flags, choices, ...) FB_ENUM_##type(choices)
+FB_CONFIG_KEYS(FB_X, FB_X)
+#undef FB_X
+#undef W
 
 /* All defaults; then whatever options name, the file (or text) first, settings over it. On success
  * the caller owns what the members point to: fb_config_release. On failure there is nothing to

@@ -131,7 +131,7 @@ static void put_markdown(FILE *out, const char *text)
 
 static const char *remark(const struct fb_key *key)
 {
-    return key->flags & LIVE ? "live" : key->flags & LATER ? "not built yet" : "";
+    return key->flags & IS_LIVE ? "live" : key->flags & LATER ? "not built yet" : "";
 }
 
 static void put_row(FILE *out, const struct fb_key *key)
@@ -139,7 +139,7 @@ static void put_row(FILE *out, const struct fb_key *key)
     fprintf(out, "| `%s` | `%s` | %s | ", key->name, key->fallback, remark(key));
     put_markdown(out, fb_value_expected(key).text);
     fputs(" | ", out);
-    put_markdown(out, key->help);
+    put_markdown(out, key->texts[0]);
     fputs(" |\n", out);
 }
 
@@ -148,7 +148,7 @@ static void put_text(FILE *out, const struct fb_key *key)
     const char *mark = remark(key);
 
     fprintf(out, "%s: %s%s%s%s\n    %s\n    Takes %s.\n", key->name, key->fallback,
-            mark[0] ? "   (" : "", mark, mark[0] ? ")" : "", key->help,
+            mark[0] ? "   (" : "", mark, mark[0] ? ")" : "", key->texts[0],
             fb_value_expected(key).text);
 }
 

@@ -40,7 +40,9 @@ static const struct foreign {
 static const char *const sections[] = { "data", "train", "dataloader" };
 
 /* What prefetch_factor must be. Not of the table: it is a key of others. */
-static const struct fb_key factor_key = { .type = COUNT, .name = "prefetch_factor", .choices = "" };
+static const struct fb_key factor_key = {
+    .type = COUNT, .flags = FROM(1), .name = "prefetch_factor", .choices = ""
+};
 static const struct fb_key switch_key = { .type = BOOL, .name = "USE_RAM_CACHE", .choices = "" };
 
 #define TABLE_COUNT (sizeof(table) / sizeof(table[0]))

@@ -19,13 +19,16 @@
 /* ---- Rows of the table ---- */
 
 enum fb_type { BOOL, COUNT, SIZE, CHOICE, DTYPE, SHARE, TEXT, TEXTS, PAIRS, REALS };
-enum { LIVE = 1, LATER = 2 };
+enum { IS_LIVE = 1, LATER = 2, PERCENT = 4 };
+#define FROM(minimum) ((unsigned)(minimum) << 8)                              /* below 256 */
+#define BETWEEN(minimum, maximum) (FROM(minimum) | (unsigned)(maximum) << 16) /* below 65536 */
 
 struct fb_key {
     enum fb_type type;
     unsigned flags;
-    const char *name, *fallback, *choices, *help;
     size_t offset; /* of the member in struct fb_config */
+    const char *name, *fallback, *choices;
+    const char *texts[2]; /* what it does; Python's keyword for it, or NULL */
 };
 
 extern const struct fb_key fb_keys[];
@@ -35,8 +38,8 @@ const struct fb_key *fb_key_find(const char *path);
 /* Is there a key that begins with `path` and a dot? */
 bool fb_key_is_section(const char *path);
 
-/* Numbers a COUNT, SIZE or SHARE may have; 0 to 2^53 where nothing narrower is known. A minimum
- * above the maximum: none, only a share in percent. */
+/* Numbers a COUNT, SIZE or SHARE may have; 0 to 2^53 (what a double, so also JSON, holds exactly)
+ * where the table names no others. A minimum above the maximum: none, only a share in percent. */
 struct fb_limit {
     uint64_t minimum, maximum;
 };

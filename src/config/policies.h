@@ -12,10 +12,9 @@
     X(NEXT_USE, next_use, "next-use") \
     X(LRU, lru, "lru")
 
-#define FB_POLICY_ENUM(upper, lower, word) FB_POLICY_##upper,
-enum { FB_POLICY_AUTO, FB_POLICY_MAP(FB_POLICY_ENUM) FB_POLICY_COUNT };
-#undef FB_POLICY_ENUM
+#define FB_POLICY_WORD(upper, lower, word) W(FB_POLICY_##upper, word)
 
-#define FB_POLICY_WORD(upper, lower, word) "|" word
-#define FB_POLICY_WORDS "auto" FB_POLICY_MAP(FB_POLICY_WORD)
+#define FB_POLICY_ONE(upper, lower, word) +1
+enum { FB_POLICY_COUNT = 1 FB_POLICY_MAP(FB_POLICY_ONE) }; /* and auto */
+#undef FB_POLICY_ONE
 #endif

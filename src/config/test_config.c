@@ -440,8 +440,8 @@ static void live_values_are_checked_without_a_configuration(void **state)
 
     assert_int_equal(fb_config_parse_live("prefetch", "0", &count, &error), FOREBAY_BAD_CONFIG);
     assert_string_equal(error.place, "prefetch");
-    assert_string_equal(error.message, "prefetch: expected a whole number, 1 or more (e.g. 8), or "
-                                       "auto; found `0`");
+    assert_string_equal(error.message, "prefetch: expected a whole number from 1 to 1024 (e.g. "
+                                       "8), or auto; found `0`");
     assert_int_equal(fb_config_parse_live("batch.size", "4", &count, &error), FOREBAY_BAD_CONFIG);
     assert_string_equal(error.message,
                         "cannot change `batch.size` while running; these can be set while "
@@ -472,6 +472,33 @@ static void every_word_of_a_choice_is_found_by_its_number(void **state)
     assert_string_equal(fb_config_word("source.kind", -1), "null");
     assert_string_equal(fb_config_word("source.kind", 99), "null");
     assert_string_equal(fb_config_word("nothing", 0), "null");
+}
+
+static void a_keyword_of_python_stands_in_its_row(void **state)
+{
+    (void)state;
+    assert_string_equal(forebay_key_of("memory"), "memory.budget");
+    assert_string_equal(forebay_key_of("batch_size"), "batch.size");
+    assert_string_equal(forebay_key_of("name"), "name");
+    assert_null(forebay_key_of("budget"));
+    for (size_t i = 0; i < fb_key_count; i++) {
+        if (fb_keys[i].texts[1])
+            assert_ptr_equal(forebay_key_of(fb_keys[i].texts[1]), fb_keys[i].name);
+    }
+}
+
+static void bounds_and_enums_stand_in_their_row(void **state)
+{
+    const struct fb_key *workers = fb_key_find("workers"), *warn = fb_key_find("monitor.warn");
+
+    (void)state;
+    assert_int_equal(fb_key_limit(workers).minimum, 0);
+    assert_int_equal(fb_key_limit(workers).maximum, 256);
+    assert_true(fb_key_limit(warn).minimum > fb_key_limit(warn).maximum);
+    assert_true(fb_key_limit(fb_key_find("batch.size")).maximum == (uint64_t)1 << 53);
+    assert_string_equal(fb_config_word("order.ends", FB_ENDS_DROP), "drop");
+    assert_string_equal(fb_config_word("source.crop", FB_SOURCE_CROP_RANDOM), "random");
+    assert_string_equal(fb_config_word("monitor.alarm.action", FB_ALARM_STOP), "stop");
 }
 
 static void help_tells_of_every_key(void **state)
@@ -540,6 +567,8 @@ int main(void)
         cmocka_unit_test(a_file_that_is_not_there_or_too_long_or_a_folder_is_an_error),
         cmocka_unit_test(live_values_are_checked_without_a_configuration),
         cmocka_unit_test(every_word_of_a_choice_is_found_by_its_number),
+        cmocka_unit_test(a_keyword_of_python_stands_in_its_row),
+        cmocka_unit_test(bounds_and_enums_stand_in_their_row),
         cmocka_unit_test(help_tells_of_every_key),
         cmocka_unit_test(what_was_never_read_can_be_asked_and_released),
     };

@@ -57,7 +57,7 @@ static const struct bad {
     { "source: {columns: 0}", "1:19", "1 or more" },
     { "source: {sequence: 0}", "1:20", "1 or more" },
     { "source: {stride: 0}", "1:18", "1 or more" },
-    { "prefetch: 0", "1:11", "1 or more" },
+    { "prefetch: 0", "1:11", "from 1 to 1024" },
     { "workers: 257", "1:10", "from 0 to 256" },
     { "cpu: {nice: 20}", "1:13", "a whole number from 0 to 19" },
     { "order: {shuffle: maybe}", "1:18", "order.shuffle: expected true or false; found `maybe`" },

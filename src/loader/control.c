@@ -10,8 +10,6 @@
 #include "cache/cache.h"
 #include "loader/loader.h"
 
-#define COUNT_MOST 1024 /* of workers, of batches in flight */
-
 static int check_process(const forebay_loader *loader, forebay_error *error)
 {
     if (loader->pid == getpid())
@@ -259,10 +257,17 @@ static void tell_also(forebay_set_result *result, uint64_t from, uint64_t to, ui
                  "%sworkers %" PRIu64 " -> %" PRIu64, used ? ", " : "", before, workers);
 }
 
-static void set_budget(forebay_loader *loader, const struct fb_size *size,
-                       forebay_set_result *result)
+union live_value {
+    struct fb_count count;
+    struct fb_size size;
+};
+
+/* A function <member>_set for every LIVE row of config/schema.h. */
+static void memory_budget_set(forebay_loader *loader, const union live_value *value,
+                              const struct fb_pipeline_report *pipeline, forebay_set_result *result)
 {
-    uint64_t bytes = size->value / fb_max(1, loader->ranks.local_world), from, to, workers = 0;
+    uint64_t bytes = value->size.value / fb_max(1, loader->ranks.local_world), from, to;
+    uint64_t workers = 0;
     struct fb_budget_report now;
 
     fb_budget_read(loader->budget, &now);
@@ -271,44 +276,61 @@ static void set_budget(forebay_loader *loader, const struct fb_size *size,
     fb_pipeline_trim(loader->pipeline);
     set_cache(loader, now.used, bytes, &from, &to);
     if (bytes < now.limit)
-        workers = drop_workers(loader, loader->report.workers);
+        workers = drop_workers(loader, pipeline->workers);
     count_text(result->new_value, bytes);
-    tell_also(result, from, to, workers, loader->report.workers);
+    tell_also(result, from, to, workers, pipeline->workers);
 }
 
-static void set_count(forebay_loader *loader, const char *key, uint64_t value,
-                      const struct fb_pipeline_report *now, forebay_set_result *result)
+/* `auto`: the governor finds the number by trials. */
+static void workers_set(forebay_loader *loader, const union live_value *value,
+                        const struct fb_pipeline_report *now, forebay_set_result *result)
 {
-    if (!strcmp(key, "workers")) {
-        count_text(result->old_value, now->workers);
-        value = fb_pipeline_set_workers(loader->pipeline, value);
-    } else if (!strcmp(key, "prefetch")) {
-        count_text(result->old_value, now->prefetch);
-        value = fb_pipeline_set_prefetch(loader->pipeline, value);
-    } else {
-        count_text(result->old_value, now->cpu_share == UINT64_MAX ? 0 : now->cpu_share);
-        value = fb_pipeline_set_cpu_share(loader->pipeline, value);
-    }
-    count_text(result->new_value, value);
+    bool is_auto = value->count.is_auto;
+
+    count_text(result->old_value, now->workers);
+    if (is_auto)
+        snprintf(result->new_value, sizeof(result->new_value), "auto (%" PRIu64 ")", now->workers);
+    else
+        count_text(result->new_value,
+                   fb_pipeline_set_workers(loader->pipeline, value->count.value));
+    fb_governor_fix(loader->governor, "workers", !is_auto);
 }
 
-/* `auto` while running: the governor may move it again. Batches in flight go back to what they were
- * before they were first set by hand; workers are found by trials. */
-static void leave_to_governor(forebay_loader *loader, const char *key,
-                              const struct fb_pipeline_report *now, forebay_set_result *result)
+/* `auto`: what it was before it was first set by hand; the governor may move it again. */
+static void prefetch_set(forebay_loader *loader, const union live_value *value,
+                         const struct fb_pipeline_report *now, forebay_set_result *result)
 {
-    bool workers = strcmp(key, "workers") == 0;
-    uint64_t value = workers ? now->workers : now->prefetch;
+    bool is_auto = value->count.is_auto;
+    uint64_t wanted = is_auto ? loader->auto_prefetch : value->count.value, is = now->prefetch;
 
-    count_text(result->old_value, value);
-    if (!workers && loader->auto_prefetch)
-        value = fb_pipeline_set_prefetch(loader->pipeline, loader->auto_prefetch);
-    snprintf(result->new_value, sizeof(result->new_value), "auto (%" PRIu64 ")", value);
+    count_text(result->old_value, now->prefetch);
+    if (!is_auto && !loader->auto_prefetch)
+        loader->auto_prefetch = now->prefetch;
+    if (wanted)
+        is = fb_pipeline_set_prefetch(loader->pipeline, wanted);
+    snprintf(result->new_value, sizeof(result->new_value), is_auto ? "auto (%" PRIu64 ")" : "%" PRIu64,
+             is);
+    fb_governor_fix(loader->governor, "prefetch", !is_auto);
 }
 
-union live_value {
-    struct fb_count count;
-    struct fb_size size;
+static void cpu_share_set(forebay_loader *loader, const union live_value *value,
+                          const struct fb_pipeline_report *now, forebay_set_result *result)
+{
+    count_text(result->old_value, now->cpu_share == UINT64_MAX ? 0 : now->cpu_share);
+    count_text(result->new_value, fb_pipeline_set_cpu_share(loader->pipeline, value->count.value));
+    fb_governor_fix(loader->governor, "cpu.share", !value->count.is_auto);
+}
+
+static const struct {
+    const char *key;
+    void (*set)(forebay_loader *loader, const union live_value *value,
+                const struct fb_pipeline_report *now, forebay_set_result *result);
+} live_keys[] = {
+#define ROW(...)
+#define LIVE_ROW(type, member, key, ...) { key, member##_set },
+    FB_CONFIG_KEYS(ROW, LIVE_ROW)
+#undef ROW
+#undef LIVE_ROW
 };
 
 static int check_setting(const forebay_loader *loader, const char *key, const char *value,
@@ -322,12 +344,7 @@ static int check_setting(const forebay_loader *loader, const char *key, const ch
         status = fb_config_parse_live(key, value, parsed, error);
     if (status)
         return status;
-    if (!strcmp(key, "memory.budget"))
-        return check_budget(loader, &parsed->size, error);
-    if (!parsed->count.is_auto && parsed->count.value > COUNT_MOST)
-        return fb_fail(error, FOREBAY_BAD_CONFIG, "%s: %" PRIu64 " is out of range, 1 ... %d", key,
-                       parsed->count.value, COUNT_MOST);
-    return FOREBAY_OK;
+    return strcmp(key, "memory.budget") ? FOREBAY_OK : check_budget(loader, &parsed->size, error);
 }
 
 static void set_locked(forebay_loader *loader, const char *key, const union live_value *parsed,
@@ -338,18 +355,10 @@ static void set_locked(forebay_loader *loader, const char *key, const union live
     fb_pipeline_read_report(loader->pipeline, now);
     result->held_batches = now->held;
     result->held_bytes = now->held_bytes;
-    if (!strcmp(key, "memory.budget")) {
-        set_budget(loader, &parsed->size, result);
-        return;
+    for (size_t i = 0; i < sizeof(live_keys) / sizeof(live_keys[0]); i++) {
+        if (strcmp(live_keys[i].key, key) == 0)
+            live_keys[i].set(loader, parsed, now, result);
     }
-    if (parsed->count.is_auto && strcmp(key, "cpu.share") != 0) {
-        leave_to_governor(loader, key, now, result);
-    } else {
-        if (!strcmp(key, "prefetch") && !loader->auto_prefetch)
-            loader->auto_prefetch = now->prefetch;
-        set_count(loader, key, parsed->count.value, now, result);
-    }
-    fb_governor_fix(loader->governor, key, !parsed->count.is_auto);
 }
 
 int forebay_set(forebay_loader *loader, const char *key, const char *value,

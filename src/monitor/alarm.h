@@ -23,8 +23,6 @@ enum fb_alarm_kind {
     FB_ALARM_COUNT
 };
 
-enum { FB_ALARM_LOG, FB_ALARM_COMMAND, FB_ALARM_SHRINK, FB_ALARM_STOP }; /* monitor.alarm.action */
-
 struct fb_alarms {
     struct {
         bool set, percent, on;

@@ -94,7 +94,7 @@ def test_out_of_memory_kills(program, scans, tmp_path):
         assert (dead["pid"], dead["name"]) == (pid, f"oom{number}")
         assert dead["verdict"].startswith("killed by the kernel at "), dead["verdict"]
         assert "of cgroup limit 160 MiB; cache held " in dead["verdict"]
-        assert "lower memory.budget (90 MiB) below " in dead["verdict"]
+        assert "lower memory.budget (90.0 MiB) below " in dead["verdict"]
         assert "fixed by the configuration" in said or dead["host"]["left_bytes"] > 0
 
 
