@@ -8,7 +8,7 @@
 #include "base/mix.h"
 #include "base/size.h"
 #include "source/sort.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/walk.h"
 
 const char *fb_files_name(const struct fb_files *files, uint64_t number)

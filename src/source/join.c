@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/sort.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 /* The key of every file of a field, and the files in the order of their keys. */
 struct keys {

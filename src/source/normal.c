@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "decode/cast.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define CHUNK_BYTES ((uint64_t)256 * 1024)
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define SCAN_THREADS 4      /* headers are waited for, not computed */
 #define SCAN_STACK ((uint64_t)256 * 1024)

@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "decode/npy.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/join.h"
 
 #define PIECE_BYTES 8192 /* of a column, on the stack */

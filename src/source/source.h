@@ -11,8 +11,8 @@
  * A field of a sample is `items` arrays (1, or the scans of a sequence), each of shape
  * [rows, columns, cell...]; only rows and columns may vary from sample to sample.
  *
- * To add a kind: write source_<kind>.c that ends in one const ops struct, name it in the list in
- * source.c and in source.kind of config/schema.h, add tests/test_source_<kind>.c, a page in docs/.
+ * To add a kind: docs/adding-a-source.md. One file source_<kind>.c that ends in the const ops struct
+ * fb_source_<kind>, and one line in config/source_list.h.
  */
 #ifndef FB_SOURCE_SOURCE_H
 #define FB_SOURCE_SOURCE_H
@@ -197,6 +197,17 @@ struct fb_source {
     uint64_t fingerprint;       /* hash of sorted relative names and sizes: a copy has the same. A
                                  * saved state carries it; 0: not known, any state is taken */
 };
+
+/* fb_source_bin, fb_source_npy, ...: one for every kind of config/source_list.h. */
+#define FB_X(word, NAME) extern const struct fb_source_ops fb_source_##word;
+FB_SOURCE_KINDS(FB_X)
+#undef FB_X
+
+/* The status of a NULL that came with `error` filled. */
+static inline int fb_failed(const forebay_error *error)
+{
+    return error ? (int)error->status : FOREBAY_OVER_BUDGET;
+}
 
 /* Open the source of config->source_kind. */
 int fb_source_open(struct fb_source **out, const struct fb_config *config,

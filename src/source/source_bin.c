@@ -15,7 +15,7 @@
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/files.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define MAX_COLUMNS ((uint64_t)1 << 32)
 #define MAX_SEQUENCE 65536

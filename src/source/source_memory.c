@@ -5,7 +5,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 struct memory_source {
     struct fb_source base; /* first, so that a pointer to one is a pointer to the other */

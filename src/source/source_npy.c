@@ -13,7 +13,7 @@
 #include "memory/block.h"
 #include "source/join.h"
 #include "source/npy_index.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 struct npy_field {
     struct fb_files files; /* of its own, or empty for all but the first field of .npz */

@@ -20,7 +20,7 @@
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/normal.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/window_count.h"
 
 #define SCRATCH_BYTES ((uint64_t)256 * 1024) /* numbers that become f32 pass through it */

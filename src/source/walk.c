@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/mix.h"
 #include "base/size.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define TELL_NS ((uint64_t)100 * 1000 * 1000)
 

@@ -8,7 +8,7 @@
 #include "source/extract.h"
 #include "source/files.h"
 #include "source/audio/manifest.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define FB_AUDIO_FIELDS 64
 #define FB_AUDIO_BROKEN UINT64_MAX

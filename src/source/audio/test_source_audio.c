@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 #include "decode/test_sound_files.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/test_source.h"
 
 static struct fb_config config;

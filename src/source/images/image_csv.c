@@ -10,7 +10,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define LINE_BYTES (FB_PATH_BYTES + 128) /* the longest line */
 #define CHUNK_BYTES ((size_t)64 * 1024)

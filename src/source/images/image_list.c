@@ -10,7 +10,7 @@
 #include "base/size.h"
 #include "source/images/image_csv.h"
 #include "source/sort.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 /* ---- Globs and folders ---- */
 

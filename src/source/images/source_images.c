@@ -14,7 +14,7 @@
 #include "memory/block.h"
 #include "source/images/image_list.h"
 #include "source/images/pictures.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define SIZE_BROKEN UINT64_MAX
 

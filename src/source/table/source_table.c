@@ -14,7 +14,7 @@
 #include "base/size.h"
 #include "memory/block.h"
 #include "source/glob.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/store.h"
 #include "source/table/table_keep.h"
 

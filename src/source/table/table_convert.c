@@ -17,7 +17,7 @@
 #include "base/thread.h"
 #include "memory/block.h"
 #include "memory/host.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/table/table.h"
 #include "source/table/vocabulary.h"
 

@@ -7,7 +7,7 @@
 #include "base/size.h"
 #include "decode/number.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/sort.h"
 #include "source/table/table_head.h"
 

@@ -9,7 +9,7 @@
 #include "base/size.h"
 #include "decode/csv.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define ROOM (FB_TABLE_TEXT_BYTES + FB_CSV_PADDING + 1)
 

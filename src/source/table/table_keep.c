@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define PATIENCE 10000 /* turns of the scheduler: far longer than any copy takes */
 #define FILL_WAIT_S 1

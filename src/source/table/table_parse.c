@@ -6,7 +6,7 @@
 #include "decode/csv.h"
 #include "decode/number.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/table/table.h"
 #include "source/table/vocabulary.h"
 

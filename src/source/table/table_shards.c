@@ -9,7 +9,7 @@
 #include "memory/block.h"
 #include "source/glob.h"
 #include "source/sort.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/table/table.h"
 
 /* name.csv -> its folder with a slash, "name", ".csv" */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 
 #define SLOTS_MIN 16u /* more than cursors: who has one may keep a slot pinned and want another */
 #define CURSORS_MIN 2u

@@ -9,7 +9,7 @@
 #include "base/mix.h"
 #include "base/size.h"
 #include "decode/tar.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/store.h"
 
 #define SUFFIX ".index"

@@ -18,7 +18,7 @@
 #include "base/search.h"
 #include "base/size.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/tar/tar_source.h"
 #include "source/window_count.h"
 

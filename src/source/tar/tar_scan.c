@@ -8,7 +8,7 @@
 
 #include "base/size.h"
 #include "decode/tar.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/tar/tar_index.h"
 
 #define NEAR_BYTES 32768u /* members so small that the next header is read along */

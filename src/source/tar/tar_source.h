@@ -10,7 +10,7 @@
 #include "source/extract.h"
 #include "source/files.h"
 #include "source/images/pictures.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/tar/tar_chunks.h"
 #include "source/tar/tar_index.h"
 #include "source/tar/tar_made.h"

@@ -8,7 +8,7 @@
 
 #include "decode/test_tar_files.h"
 #include "memory/block.h"
-#include "source/source_kinds.h"
+#include "source/source.h"
 #include "source/tar/tar_source.h"
 #include "source/test_source.h"
 
