@@ -101,7 +101,9 @@ static uint8_t masked(uint32_t pixel, uint32_t mask, uint8_t none)
 {
     uint32_t most = mask ? mask >> __builtin_ctz(mask) : 0;
 
-    return mask ? (uint8_t)((uint64_t)((pixel & mask) >> __builtin_ctz(mask)) * 255 / most) : none;
+    if (mask == 0)
+        return none;
+    return (uint8_t)((uint64_t)((pixel & mask) >> __builtin_ctz(mask)) * 255 / most);
 }
 
 static void read_pixel(const struct bmp *bmp, const uint8_t *row, uint32_t x, uint8_t *to)
