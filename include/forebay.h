@@ -356,6 +356,10 @@ FOREBAY_API void forebay_transport_release(forebay_transport *transport,
                                            const forebay_range *range);
 /* Free what process `pid` (0: any dead one) held or sent in vain. Returns the bytes. */
 FOREBAY_API uint64_t forebay_transport_reclaim(forebay_transport *transport, int pid);
+/* May be lower than what is used: then nothing is granted until enough came back. At most twice
+ * the limit it was opened with. */
+FOREBAY_API int forebay_transport_set_limit(forebay_transport *transport, uint64_t limit_bytes,
+                                            forebay_error *error);
 FOREBAY_API void forebay_transport_read_stats(forebay_transport *transport,
                                               forebay_transport_stats *stats);
 /* For a worker: end this process within a second of its parent's death; and keep freed memory in

@@ -15,6 +15,7 @@ import gc
 import io
 import os
 import pickle
+import signal
 import threading
 import weakref
 from multiprocessing import context as mp_context
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.utils.data import _utils
 
-from . import _forebay
+from . import _forebay, _progress, _samples
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,14 +60,60 @@ class Memory:
 
 
 def enter_worker() -> None:
-    """In a worker process, once: end with the trainer, keep the heap."""
+    """In a worker process, once: end with the trainer, keep the heap, leave Ctrl-C to the trainer."""
     global _entered
-    if _entered != os.getpid():
-        _entered = os.getpid()
-        _forebay.enter_worker()
+    if _entered == os.getpid():
+        return
+    _entered = os.getpid()
+    _forebay.enter_worker()
+    if (threading.current_thread() is threading.main_thread()
+            and signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+        # Not SIG_IGN: programs that the data set starts would inherit that.
+        signal.signal(signal.SIGINT, lambda *_: None)
 
 
 _entered = 0
+_notes: _Notes | None = None  # in a worker of forebay.DataLoader
+
+
+class _Notes:
+    """What a worker adds to each batch: its random states if they changed, its data set's state."""
+
+    def __init__(self) -> None:
+        self.before: Any = _progress.get_random()
+
+    def take(self, bad: list[Any]) -> _progress.Noted:
+        states: Any = _progress.get_random()
+        if _progress.same_random(states, self.before):
+            states = None
+        else:
+            self.before = states
+        dataset = _utils.worker.get_worker_info().dataset
+        saved = dataset.state_dict() if _progress.is_stateful(dataset) else None
+        return _progress.Noted(states, saved, bad)
+
+
+def begin_notes() -> None:
+    global _notes
+    _notes = _Notes()
+
+
+class WithNote:
+    """A batch and its note, on the way to forebay.DataLoader's iterator."""
+
+    __slots__ = ("batch", "note")
+
+    def __init__(self, batch: Any, note: _progress.Noted) -> None:
+        self.batch, self.note = batch, note
+
+    def pin_memory(self, device: Any = None) -> WithNote:
+        from torch.utils.data._utils.pin_memory import pin_memory
+
+        return WithNote(pin_memory(self.batch, device), self.note)
+
+
+class Nothing:
+    """All samples of a batch were bad."""
 
 
 class Sending:
@@ -80,31 +127,49 @@ class Sending:
             return
         self.collate_fn = collate_fn
         self.memory = memory
+        self.on_error: str | None = None
+        self.bad: list[Any] = []  # without workers: samples that were left out since the iterator looked
 
     def __call__(self, samples: Any) -> Any:
-        in_worker = _utils.worker.get_worker_info() is not None
+        bad: list[Any] = []
+        if self.on_error is not None:
+            samples, bad, any_left = _samples.sift(samples, self.on_error)
+            if not any_left:
+                return self._finish(Nothing(), {}, bad)
+        return self._finish(*self._collate(samples), bad)
+
+    def _collate(self, samples: Any) -> tuple[Any, dict[int, Any]]:
         made: dict[int, Any] = {}
-        if in_worker:
-            enter_worker()
         if self.collate_fn is _utils.collate.default_collate and self.memory is not None:
             batch = _utils.collate.collate(samples, collate_fn_map=_map(self.memory, made))
         else:
             batch = self.collate_fn(samples)
-        return _Parcel(batch, self.memory, made) if in_worker and self.memory else batch
+        return batch, made
+
+    def _finish(self, batch: Any, made: dict[int, Any], bad: list[Any]) -> Any:
+        if _utils.worker.get_worker_info() is None:
+            self.bad.extend(bad)
+            return batch
+        enter_worker()
+        if _notes is not None:
+            batch = WithNote(batch, _notes.take(bad))
+        return batch if self.memory is None else _Parcel(batch, self.memory, made)
 
     def __reduce__(self) -> Any:
         """Only a process that is being started gets the memory; elsewhere the collate_fn is all."""
         if self.memory is None or mp_context.get_spawning_popen() is None:
             return Sending, (self.collate_fn,)
-        return _attach, (self.collate_fn, reduction.DupFd(self.memory.transport.fileno()))
+        return _attach, (self.collate_fn, reduction.DupFd(self.memory.transport.fileno()), self.on_error)
 
 
-def _attach(collate_fn: Any, descriptor: Any) -> Sending:
+def _attach(collate_fn: Any, descriptor: Any, on_error: str | None) -> Sending:
     fd = descriptor.detach()
     try:
-        return Sending(collate_fn, Memory(0, fd))
+        sending = Sending(collate_fn, Memory(0, fd))
     finally:
         os.close(fd)
+    sending.on_error = on_error
+    return sending
 
 
 # ---- Collate into the shared memory ----

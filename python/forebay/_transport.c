@@ -129,6 +129,18 @@ static PyObject *transport_stats(PyObject *object, PyObject *unused)
                          "refused", stats.refused);
 }
 
+static PyObject *transport_set_limit(PyObject *object, PyObject *args)
+{
+    unsigned long long bytes;
+    forebay_error error;
+
+    if (!PyArg_ParseTuple(args, "K:set_limit", &bytes))
+        return NULL;
+    if (forebay_transport_set_limit(((struct transport *)object)->transport, bytes, &error))
+        return errors_raise(PyType_GetModuleState(Py_TYPE(object)), &error);
+    Py_RETURN_NONE;
+}
+
 static PyObject *transport_fd(PyObject *object, PyObject *unused)
 {
     (void)unused;
@@ -141,6 +153,7 @@ static PyMethodDef transport_methods[] = {
     { "adopt", transport_adopt, METH_VARARGS, "adopt(offset, bytes, ticket, /): a Range." },
     { "reclaim", transport_reclaim, METH_VARARGS, "reclaim(pid, /): free what it held." },
     { "stats", transport_stats, METH_NOARGS, "Bytes by name." },
+    { "set_limit", transport_set_limit, METH_VARARGS, "set_limit(bytes, /)" },
     { "fileno", transport_fd, METH_NOARGS, "The memfd." },
     { NULL, NULL, 0, NULL },
 };

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from typing import TYPE_CHECKING
 
-from . import _forebay
 from ._arrays import import_torch
 from ._settings import parse_size
 from .loader import ForebayWarning
@@ -13,9 +13,11 @@ from .loader import ForebayWarning
 import_torch("forebay.DataLoader")
 
 import torch.utils.data  # noqa: E402
-from torch.utils.data import dataloader as theirs  # noqa: E402
 
-from ._sending import Memory, Sending, enter_worker, frozen  # noqa: E402
+from ._dataloader_iter import MultiProcessIter, SingleProcessIter  # noqa: E402
+from ._progress import Progress, Resume  # noqa: E402
+from ._samples import MAX_LISTED, Onward, Samples  # noqa: E402
+from ._sending import Memory, Sending  # noqa: E402
 
 if TYPE_CHECKING:
     from typing import Any
@@ -27,144 +29,203 @@ class DataLoader(torch.utils.data.DataLoader):
     >>> from forebay import DataLoader
     >>> loader = DataLoader(dataset, batch_size=8, shuffle=True, num_workers=4)
 
+    num_workers: also "auto": one for each CPU that this process may use, at most 8
     memory: bytes of the batches that are in flight or held by the caller ("8GB"). If the caller holds
             so many that the next does not fit, forebay.HeldError says so. None: a quarter of the
             memory that is free now; what does not fit travels torch's way
+    cache:  bytes of a forebay.Cached under it ("50GB"); `dataset` is then that Cached
+    device: batches arrive there, through a forebay.DeviceLoader
+    seed_per_sample: random, numpy and torch are seeded anew for each sample, from the loader's seed,
+            the epoch and the index. Values then do not depend on the number of workers
+    on_error: "fail", "skip" (leave a bad sample out) or "replace" (its neighbour in the batch instead);
+            `errors` lists them as (index, text)
+    max_errors: so many are allowed; one more is an error. None: any number
     """
 
-    def __init__(self, *args: Any, memory: int | str | None = None, **keywords: Any) -> None:
+    def __init__(self, *args: Any, memory: int | str | None = None, cache: int | str | None = None,
+                 device: Any = None, seed_per_sample: bool = False, on_error: str = "fail",
+                 max_errors: int | None = None, **keywords: Any) -> None:
         limit = 0 if memory is None else parse_size(memory)
+        if keywords.get("num_workers") == "auto":
+            keywords["num_workers"] = _automatic_workers()
+        elif len(args) > 5 and args[5] == "auto":
+            args = (*args[:5], _automatic_workers(), *args[6:])
+        if cache is not None:
+            args, keywords = _with_cache(cache, args, keywords)
         super().__init__(*args, **keywords)
-        self.memory = memory
-        if isinstance(self.collate_fn, Sending):
-            return  # of a loader that this one was rebuilt from
-        self.collate_fn = Sending(self.collate_fn, Memory(limit))
+        self.memory, self.cache, self.device = memory, cache, device
+        self.seed_per_sample, self.on_error, self.max_errors = seed_per_sample, on_error, max_errors
+        self.errors: list[tuple[Any, str]] = []
+        self.error_count = 0
+        self._check_options()
+        self._progress: Progress | None = None
+        self._resume: Resume | None = None
+        self._early: Any = None  # made by state_dict() before the first iter()
+        self._wrap_collate(limit)
+
+    def _check_options(self) -> None:
+        if self.on_error not in ("fail", "skip", "replace"):
+            raise ValueError(f"on_error is {self.on_error!r}, but should be 'fail', 'skip' or 'replace'")
+        asked = [name for name, on in (("seed_per_sample", self.seed_per_sample),
+                                       ("on_error", self.on_error != "fail")) if on]
+        if asked and isinstance(self.dataset, torch.utils.data.IterableDataset):
+            raise ValueError(f"{asked[0]} needs a data set with __getitem__, but {_name(self.dataset)} is "
+                             "an IterableDataset, whose samples have no index: remove the option")
+        if asked and not hasattr(self.dataset, "__getitem__"):
+            raise ValueError(f"{asked[0]} reads samples one by one with __getitem__, but "
+                             f"{_name(self.dataset)} has none: add it, or remove the option")
+
+    def _wrap_collate(self, limit: int) -> None:
+        if not isinstance(self.collate_fn, Sending):  # else: of a loader that this one was rebuilt from
+            self.collate_fn = Sending(self.collate_fn, Memory(limit))
+        if self.on_error != "fail":
+            self.collate_fn.on_error = self.on_error
+
+    # ---- Iterate ----
+
+    def __iter__(self) -> Any:
+        if self.device is None:
+            return self._host_iter()
+        from .device import DeviceLoader
+
+        return iter(DeviceLoader(_OnHost(self), self.device))
+
+    def _host_iter(self) -> Any:
+        early, self._early = self._early, None
+        if early is not None:
+            return early
+        kept = getattr(self, "_iterator", None)
+        if kept is not None and (self._resume is not None or kept._num_workers != self.num_workers):
+            kept._shutdown_workers()
+            self._iterator = None
+        return super().__iter__()
 
     def _get_iterator(self) -> Any:
-        if not isinstance(self.collate_fn, Sending):  # the user set another one
-            limit = 0 if self.memory is None else parse_size(self.memory)
-            self.collate_fn = Sending(self.collate_fn, Memory(limit))
+        self._wrap_collate(0 if self.memory is None else parse_size(self.memory))
+        resume, self._resume = self._resume, None
         if self.num_workers == 0:
-            return theirs._SingleProcessDataLoaderIter(self)
+            return SingleProcessIter(self, resume)
         self.check_worker_number_rationality()
-        return _MultiProcessingDataLoaderIter(self)
+        return MultiProcessIter(self, resume)
 
-    def stats(self) -> dict[str, int]:
+    def _samples(self, resume: Resume | None) -> Any:
+        """The data set as workers shall see it."""
+        if self._dataset_kind == torch.utils.data._DatasetKind.Iterable:
+            if resume is None or not (resume.counts or resume.worker_dataset):
+                return self.dataset
+            return self._stream(resume)
+        if self.seed_per_sample or self.on_error != "fail":
+            return Samples(self.dataset, self.seed_per_sample, self.on_error != "fail")
+        return self.dataset
+
+    def _stream(self, resume: Resume) -> Onward:
+        if not resume.same_workers:
+            raise ValueError(f"this state is of {resume.state['workers']} workers, but num_workers is "
+                             f"{self.num_workers}: the place of an IterableDataset is known for each worker, "
+                             "so use the same number")
+        skip = {}
+        for worker, batches in resume.counts.items():
+            if worker not in resume.worker_dataset:
+                skip[worker] = batches * (self.batch_size or 1)
+        if skip:
+            warnings.warn(f"{_name(self.dataset)} has no state_dict(), so {sum(skip.values())} samples are "
+                          "read and dropped to come to the place of the state", ForebayWarning, stacklevel=5)
+        return Onward(self.dataset, skip, resume.worker_random)
+
+    def _record(self, bad: list[Any]) -> None:
+        """Count bad samples; raise if there are too many."""
+        self.error_count += len(bad)
+        self.errors.extend((one.index, one.text) for one in bad[:MAX_LISTED - len(self.errors)])
+        if self.max_errors is not None and self.error_count > self.max_errors:
+            last = bad[-1]
+            raise RuntimeError(
+                f"{self.error_count} samples could not be loaded, more than max_errors={self.max_errors}; "
+                f"the last one was sample {last.index}: {last.text}")
+
+    # ---- State ----
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where the epoch is, counted in batches that were yielded; plain values, so JSON takes it."""
+        if self._progress is None:
+            self._early = self._host_iter()
+        assert self._progress is not None
+        return self._progress.state_dict(self)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """The next iter() goes on where the state was taken. {}: it starts anew."""
+        self._early = None
+        self._resume = Resume(state, self) if state else None
+
+    def set(self, workers: int | None = None, prefetch: int | None = None,
+            memory: int | str | None = None) -> None:
+        """Change prefetch and memory now, workers from the next epoch on. Which samples are in which
+        batch stays as it is.
+
+        workers:  processes
+        prefetch: batches in flight, of all workers together
+        memory:   as at the start; at most twice of what the loader was made with
+        """
+        for name, value in (("workers", workers), ("prefetch", prefetch)):
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name} is {value!r}, but should be a whole number of at least 1")
+        if self.num_workers == 0 and (workers or prefetch):
+            raise ValueError("this loader has num_workers=0, so it has no workers that could be changed: "
+                             "make it with num_workers of 1 or more")
+        if memory is not None:
+            self.collate_fn.memory.transport.set_limit(parse_size(memory))
+            self.memory = memory
+        if prefetch is not None:
+            self.prefetch_factor = -(-prefetch // (workers or self.num_workers))
+        if workers is not None:
+            self.num_workers = workers
+        running = self._progress.iterator() if self._progress is not None else None
+        if running is not None and running._num_workers > 0:
+            running._change(self)
+
+    def stats(self) -> dict[str, Any]:
         """Bytes of the transport (limit, used, held by this process, resident), batches received
-        and the largest of them, and how often there was no room."""
+        and the largest of them, how often there was no room, workers and their memory, bad samples."""
         memory = self.collate_fn.memory
-        if memory is None:
-            return {}
-        return {**memory.transport.stats(), "batches": memory.batches,
-                "largest_batch_bytes": memory.largest}
+        found: dict[str, Any] = {"errors": self.error_count}
+        if memory is not None:
+            found.update(memory.transport.stats(), batches=memory.batches,
+                         largest_batch_bytes=memory.largest)
+        running = self._progress.iterator() if self._progress is not None else None
+        found["workers"] = [] if running is None else running._describe_workers()
+        found["wait_s"] = 0.0 if self._progress is None else self._progress.wait_s
+        return found
 
 
-class _Start:
-    """worker_init_fn of our workers: what ours needs first, then the user's."""
-
-    def __init__(self, init: Any) -> None:
-        self.init = init
-
-    def __call__(self, worker_id: int) -> None:
-        enter_worker()
-        if self.init is not None:
-            self.init(worker_id)
-
-
-class _View:
-    """The loader as torch's iterator sees it while it starts workers."""
+class _OnHost:
+    """A loader with device=, as its DeviceLoader sees it."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._loader = loader
-        self.worker_init_fn = _Start(loader.worker_init_fn)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._loader, name)
+    def __iter__(self) -> Any:
+        return self._loader._host_iter()
 
-
-class _HeldBack:
-    """A worker's index queue. Tasks wait here while there is no memory for their batches: the
-    sampler was asked as early as torch asks it, only the work begins later."""
-
-    def __init__(self, queue: Any, iterator: _MultiProcessingDataLoaderIter) -> None:
-        self._queue, self._tasks = queue, iterator._tasks
-
-    def put(self, item: Any) -> None:
-        if type(item) is tuple:
-            self._tasks.append((self._queue, item))
-        else:
-            self._queue.put(item)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._queue, name)
+    def __len__(self) -> int:
+        return len(self._loader)
 
 
-class _MultiProcessingDataLoaderIter(theirs._MultiProcessingDataLoaderIter):
-    def __init__(self, loader: DataLoader) -> None:
-        self._memory = loader.collate_fn.memory
-        self._bounded = loader.memory is not None and self._memory is not None
-        self._tasks: list[Any] = []  # drawn, not yet given to a worker
-        with frozen():
-            super().__init__(_View(loader))
+def _automatic_workers() -> int:
+    return max(1, min(8, len(os.sched_getaffinity(0))))
 
-    def _reset(self, loader: Any, first_iter: bool = False) -> None:
-        if self._bounded and first_iter:
-            self._index_queues = [_HeldBack(queue, self) for queue in self._index_queues]
-        self._tasks.clear()
-        super()._reset(loader, first_iter)
-        self._hand_out()
 
-    def _hand_out(self) -> None:
-        """Give workers as many tasks as there is memory for; without a measure, one."""
-        while self._tasks:
-            working = self._tasks_outstanding - len(self._tasks)
-            if working > 0 and not self._fits(working + 1):
-                return
-            queue, task = self._tasks.pop(0)
-            queue.put(task)
+def _with_cache(cache: int | str, args: tuple[Any, ...],
+                keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    from .cached import Cached
 
-    def _fits(self, batches: int) -> bool:
-        largest, stats = self._memory.largest, self._memory.transport.stats()
-        return (self._memory.batches > 0
-                and stats["held_bytes"] + batches * largest <= stats["limit_bytes"])
+    dataset = args[0] if args else keywords.get("dataset")
+    if dataset is None or isinstance(dataset, Cached):
+        return args, keywords
+    if isinstance(dataset, torch.utils.data.IterableDataset):
+        raise ValueError(f"cache= keeps samples by their index, but {_name(dataset)} is an IterableDataset, "
+                         "whose samples have none: remove cache=")
+    cached = Cached(dataset, cache, quiet=True)
+    return ((cached, *args[1:]), keywords) if args else (args, {**keywords, "dataset": cached})
 
-    def _get_data(self) -> Any:
-        if self._bounded:
-            self._hand_out()
-            self._check_held()
-        return super()._get_data()
 
-    def _check_held(self) -> None:
-        """Raise if the batches that the caller holds leave no room for the next one."""
-        stats, largest = self._memory.transport.stats(), self._memory.largest
-        if not largest or stats["held_bytes"] + largest <= stats["limit_bytes"]:
-            return
-        raise _forebay.HeldError(
-            f"a batch takes {largest / 2**20:.1f} MiB and batches of {stats['held_bytes'] / 2**20:.1f}"
-            f" MiB are still held, but memory={stats['limit_bytes'] / 2**20:.1f} MiB has no room for "
-            "one more: hold fewer batches, make them smaller, or raise memory=")
-
-    def _process_data(self, *args: Any) -> Any:
-        data = super()._process_data(*args)
-        if self._bounded:
-            self._hand_out()
-            self._say_refused()
-        return data
-
-    def _say_refused(self) -> None:
-        """Once: tensors came torch's way, because they found no room."""
-        stats = self._memory.transport.stats()
-        if stats["refused"] and not self._memory.said:
-            self._memory.said = True
-            warnings.warn(
-                f"a tensor of a batch did not fit into memory={stats['limit_bytes'] / 2**20:.1f} MiB "
-                "and came in ordinary shared memory, beyond that limit: raise memory=, or make "
-                "batches smaller", ForebayWarning, stacklevel=4)
-
-    def _shutdown_workers(self) -> None:
-        self._tasks.clear()
-        super()._shutdown_workers()
-        if getattr(self, "_shutdown", False) and self._memory is not None:
-            for worker in self._workers:
-                if worker.pid is not None and not worker.is_alive():
-                    self._memory.transport.reclaim(worker.pid)
+def _name(dataset: Any) -> str:
+    return type(dataset).__qualname__

@@ -97,6 +97,12 @@ uint64_t forebay_transport_reclaim(forebay_transport *transport, int pid)
     return fb_arena_reclaim(arena_of(transport), pid);
 }
 
+int forebay_transport_set_limit(forebay_transport *transport, uint64_t limit_bytes,
+                                forebay_error *error)
+{
+    return fb_arena_set_limit(arena_of(transport), limit_bytes, error);
+}
+
 void forebay_transport_read_stats(forebay_transport *transport, forebay_transport_stats *stats)
 {
     struct fb_arena_stats read;
