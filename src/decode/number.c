@@ -210,18 +210,21 @@ enum fb_number fb_number_f64(const char *at, const char *end, double *value)
     return FB_NUMBER_OK;
 }
 
-enum fb_number fb_number_i64(const char *at, const char *end, int64_t *value)
+/* A whole number of at most `limit`, or limit + 1 if it is negative. */
+static enum fb_number read_whole(const char *at, const char *end, uint64_t limit, bool *negative,
+                                 uint64_t *value)
 {
-    uint64_t limit = INT64_MAX, number = 0;
-    bool negative = false, over = false;
+    uint64_t number = 0;
+    bool over = false;
 
+    *negative = false;
     if (at < end && (is_space(*at) || is_space(end[-1])))
         trim(&at, &end);
     if (at < end && (*at == '-' || *at == '+'))
-        negative = *at++ == '-';
+        *negative = *at++ == '-';
     if (at == end)
         return FB_NUMBER_NONE;
-    limit += negative;
+    limit += *negative && limit < UINT64_MAX;
     for (; at < end; at++) {
         unsigned digit = (unsigned char)(*at - '0');
 
@@ -230,8 +233,30 @@ enum fb_number fb_number_i64(const char *at, const char *end, int64_t *value)
         over = over || number > (limit - digit) / 10;
         number = number * 10 + digit;
     }
-    if (over)
-        return FB_NUMBER_RANGE;
-    *value = (int64_t)(negative ? 0 - number : number);
-    return FB_NUMBER_OK;
+    *value = number;
+    return over ? FB_NUMBER_RANGE : FB_NUMBER_OK;
+}
+
+enum fb_number fb_number_i64(const char *at, const char *end, int64_t *value)
+{
+    uint64_t number;
+    bool negative;
+    enum fb_number found = read_whole(at, end, INT64_MAX, &negative, &number);
+
+    if (found == FB_NUMBER_OK)
+        *value = (int64_t)(negative ? 0 - number : number);
+    return found;
+}
+
+enum fb_number fb_number_u64(const char *at, const char *end, uint64_t *value)
+{
+    uint64_t number;
+    bool negative;
+    enum fb_number found = read_whole(at, end, UINT64_MAX, &negative, &number);
+
+    if (found == FB_NUMBER_OK && negative && number)
+        found = FB_NUMBER_RANGE;
+    if (found == FB_NUMBER_OK)
+        *value = number;
+    return found;
 }

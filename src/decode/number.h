@@ -21,6 +21,8 @@ enum fb_number {
 /* The text is [at, end); *value is written only for OK. Any thread. */
 enum fb_number fb_number_f64(const char *at, const char *end, double *value);
 enum fb_number fb_number_i64(const char *at, const char *end, int64_t *value);
+/* RANGE also for negative numbers. */
+enum fb_number fb_number_u64(const char *at, const char *end, uint64_t *value);
 
 /* The same where FB_NUMBER_PADDING bytes from `at` on may be read, whatever they are: short plain
  * numbers take a third of the time. */

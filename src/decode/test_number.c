@@ -194,9 +194,40 @@ static void integers_know_their_range(void **state)
     }
 }
 
+static void whole_numbers_up_to_u64_are_read(void **state)
+{
+    static const struct {
+        const char *text;
+        enum fb_number status;
+        uint64_t value;
+    } cases[] = {
+        { "0", FB_NUMBER_OK, 0 },
+        { " +9223372036854775808 ", FB_NUMBER_OK, (uint64_t)1 << 63 },
+        { "18446744073709551615", FB_NUMBER_OK, UINT64_MAX },
+        { "18446744073709551616", FB_NUMBER_RANGE, 0 },
+        { "99999999999999999999999", FB_NUMBER_RANGE, 0 },
+        { "-0", FB_NUMBER_OK, 0 },
+        { "-1", FB_NUMBER_RANGE, 0 },
+        { "1.0", FB_NUMBER_NONE, 0 },
+        { "", FB_NUMBER_NONE, 0 },
+        { "-", FB_NUMBER_NONE, 0 },
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const char *text = cases[i].text;
+        uint64_t value = 0;
+
+        if (fb_number_u64(text, text + strlen(text), &value) != cases[i].status ||
+            value != cases[i].value)
+            fail_msg("'%s'", text);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(whole_numbers_up_to_u64_are_read),
         cmocka_unit_test(reals_are_those_of_strtod_to_the_last_bit),
         cmocka_unit_test(short_plain_numbers_are_those_of_strtod),
         cmocka_unit_test(halfway_cases_and_ends_of_the_range_are_exact),
