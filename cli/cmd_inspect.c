@@ -54,7 +54,8 @@ static void fields_print(const struct fb_source *source)
         const struct fb_field *field = &source->fields[i];
 
         survey_shape(field, NULL, shape, sizeof(shape));
-        printf("  field     %s: %s %s\n", field->name, forebay_dtype_name(field->dtype), shape);
+        printf("  field     %s: %s %s%s%s\n", field->name, forebay_dtype_name(field->dtype), shape,
+               field->unit ? " in " : "", field->unit ? field->unit : "");
     }
 }
 
@@ -175,8 +176,9 @@ static json_t *fields_json(const struct fb_source *source)
 
     for (unsigned i = 0; i < source->field_count; i++)
         json_array_append_new(
-            fields, json_pack("{s:s, s:s, s:o}", "name", source->fields[i].name, "dtype",
-                              forebay_dtype_name(source->fields[i].dtype), "shape",
+            fields, json_pack("{s:s, s:s, s:s?, s:o}", "name", source->fields[i].name, "dtype",
+                              forebay_dtype_name(source->fields[i].dtype), "unit",
+                              source->fields[i].unit, "shape",
                               shape_json(&source->fields[i], NULL)));
     return fields;
 }

@@ -63,7 +63,7 @@
     X(REALS, source_std, "source.std", "null", 0, "", \
       "windows, images: what each column or channel is divided by, behind source.mean.") \
     X(PAIRS, source_types, "source.types", "null", 0, "", \
-      "table: columns that are not to be guessed: f32, f64, i64 or category.") \
+      "table: columns not to be guessed: f32, f64, i64, u64, bool, date, datetime or category.") \
     X(TEXT, source_delimiter, "source.delimiter", "auto", 0, "", \
       "table: one character, tab or auto (the one of , ; tab | that fits).") \
     X(CHOICE, source_header, "source.header", "auto", 0, W(FB_HEADER_AUTO, "auto") \

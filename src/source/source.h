@@ -33,6 +33,7 @@
 struct fb_field {
     char name[FB_NAME_BYTES];
     forebay_dtype dtype;
+    const char *unit; /* of the numbers, "days since 1970-01-01"; NULL: none is known. A constant */
     unsigned items;  /* arrays per sample: 1, or the length of a sequence */
     bool sequence;   /* `items` is a dimension of the batch even if it is 1 */
     bool always_ragged; /* text: one behind the other and <field>_offsets under every collate */

@@ -69,9 +69,15 @@ static int open_file(struct table_source *self, const struct fb_log *log, foreba
     return fb_table_file_open(&self->file, path, &self->table, error);
 }
 
-static int describe_fields(struct table_source *self, forebay_error *error)
+static int describe_fields(struct table_source *self, const struct fb_log *log,
+                           forebay_error *error)
 {
-    static const forebay_dtype types[] = { FOREBAY_I64, FOREBAY_F32, FOREBAY_F64, FOREBAY_I32 };
+    static const forebay_dtype types[FB_CELL_COUNT] = {
+        [FB_CELL_I64] = FOREBAY_I64,  [FB_CELL_U64] = FOREBAY_U64,
+        [FB_CELL_F32] = FOREBAY_F32,  [FB_CELL_F64] = FOREBAY_F64,
+        [FB_CELL_BOOL] = FOREBAY_BOOL, [FB_CELL_DATE] = FOREBAY_I64,
+        [FB_CELL_TIME] = FOREBAY_I64, [FB_CELL_CATEGORY] = FOREBAY_I32,
+    };
     const struct fb_table *table = &self->table;
     unsigned count = table->matrix ? 1 : table->column_count;
 
@@ -87,6 +93,12 @@ static int describe_fields(struct table_source *self, forebay_error *error)
         *field = (struct fb_field){ .dtype = types[table->columns[i].type], .items = 1 };
         memcpy(field->name, table->columns[i].name, sizeof(field->name));
         field->cell_bytes = forebay_dtype_bytes(field->dtype);
+        if (table->columns[i].type == FB_CELL_DATE)
+            field->unit = "days since 1970-01-01";
+        if (table->columns[i].type == FB_CELL_TIME)
+            field->unit = "ns since 1970-01-01 UTC";
+        if (field->unit && !table->matrix)
+            fb_say(log, "table: column '%s' is given as i64, %s", field->name, field->unit);
     }
     if (table->matrix)
         self->fields[0] = (struct fb_field){ .name = FIELD,
@@ -136,7 +148,7 @@ static int table_open(struct fb_source **out, const struct fb_config *config,
     if (!status && fb_table_file_rows(self->file) == 0)
         status = fb_fail(error, FOREBAY_BAD_DATA, "'%s' has no row", self->table.shards[0].path);
     if (!status)
-        status = describe_fields(self, error);
+        status = describe_fields(self, log, error);
     if (!status) {
         describe_source(self);
         status = fb_table_keep_open(&self->keep, budget, self->base.unit_bytes_max,
@@ -274,6 +286,8 @@ static inline void put_row(const struct table_source *self, const struct fb_gath
             continue;
         if (self->fields[f].cell_bytes == 8)
             memcpy(gather->to[f] + at * 8, from, 8);
+        else if (self->fields[f].cell_bytes == 1)
+            gather->to[f][at] = *from;
         else
             memcpy(gather->to[f] + at * 4, from, 4);
     }

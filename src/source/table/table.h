@@ -4,6 +4,7 @@
  *   table_shards.c   name.csv, or name_part1.csv ...
  *   table_head.c     the beginning of a part, its delimiter and cells
  *   table_find.c     the header, a first guess of the types
+ *   table_type.c     what a cell is, and the type that takes all of a column
  *   table_parse.c    a chunk of text to rows
  *   table_convert.c  all chunks, in parallel, to the converted file; types found too narrow on the
  *                    way are widened and it is done again
@@ -20,8 +21,31 @@
 #define FB_TABLE_CHUNK_BYTES ((uint64_t)256 * 1024) /* of text: what a thread parses at once */
 #define FB_TABLE_TEXT_BYTES ((uint64_t)2 << 20)     /* a row must fit in this */
 
-/* What a column is. In this order each takes whatever the one before does. */
-enum fb_cell { FB_CELL_I64, FB_CELL_F32, FB_CELL_F64, FB_CELL_CATEGORY };
+/* What a column is. */
+enum fb_cell {
+    FB_CELL_I64,
+    FB_CELL_U64,
+    FB_CELL_F32, /* only if source.types says so */
+    FB_CELL_F64,
+    FB_CELL_BOOL,
+    FB_CELL_DATE, /* i64: days since 1970-01-01 */
+    FB_CELL_TIME, /* i64: nanoseconds since then, UTC */
+    FB_CELL_CATEGORY,
+    FB_CELL_COUNT
+};
+extern const char *const fb_cell_names[FB_CELL_COUNT]; /* in source.types */
+
+/* What was seen in a column; its type is the one that takes all of it. */
+enum fb_seen {
+    FB_SEEN_I64 = 1,
+    FB_SEEN_U64 = 2, /* a whole number that i64 does not hold */
+    FB_SEEN_F64 = 4,
+    FB_SEEN_BOOL = 8,
+    FB_SEEN_DATE = 16,
+    FB_SEEN_TIME = 32,
+    FB_SEEN_WORD = 64,
+    FB_SEEN_MISSING = 128, /* a missing value for which the type has none */
+};
 
 enum fb_missing { FB_MISSING_ERROR, FB_MISSING_NAN, FB_MISSING_VALUE };
 
@@ -30,7 +54,8 @@ struct fb_table_column {
     uint32_t offset; /* in a row */
     uint8_t type;    /* enum fb_cell */
     bool given;      /* by source.types */
-    uint8_t wider;   /* what the data turned out to need; of whoever has the turn */
+    uint8_t seen;    /* enum fb_seen, all that the type was made from */
+    uint8_t more;    /* seen while parsing and not taken by the type; of the chunk that has its turn */
 };
 
 struct fb_table_shard {
@@ -94,8 +119,8 @@ struct fb_table_chunk {
     uint64_t start, end; /* where the first row began, and where the next chunk's first does */
     uint64_t text_at;    /* the place in the file of text[0] */
     uint64_t row_count, line_count;
-    bool widened;   /* some column needs a wider type: the rows are of no use */
-    uint8_t *wider; /* [columns]: which */
+    bool widened;  /* some column needs another type: the rows are of no use */
+    uint8_t *more; /* [columns]: what was seen that its type does not take */
     int status;
     forebay_error error; /* its line is counted from `start` */
     uint64_t error_line;
@@ -115,14 +140,18 @@ void fb_table_chunk_word(struct fb_table_chunk *chunk, int32_t code, const char 
 
 /* Does the text stand for "no value"? (pandas' list) */
 bool fb_table_is_missing(const char *at, const char *end);
-/* The narrowest type that takes the text. */
-enum fb_cell fb_table_cell_type(const char *at, const char *end);
+/* true, True, TRUE and their opposites. */
+bool fb_table_bool(const char *at, const char *end, bool *value);
+/* What the text is (not missing). */
+uint8_t fb_table_cell_seen(const struct fb_table *table, const char *at, const char *end);
+/* The type that takes all that was seen. */
+uint8_t fb_table_type_of(uint8_t seen);
 
 static inline uint64_t fb_cell_bytes(const struct fb_table *table, uint8_t type)
 {
     if (table->matrix)
         return sizeof(float);
-    return type == FB_CELL_I64 || type == FB_CELL_F64 ? 8 : 4;
+    return type == FB_CELL_F32 || type == FB_CELL_BOOL || type == FB_CELL_CATEGORY ? 4 : 8;
 }
 
 /* ---- The converted file ---- */

@@ -119,7 +119,7 @@ static int fail_chunk(const struct convert *convert, struct fb_table_chunk *chun
 static bool is_widened(const struct fb_table *table)
 {
     for (unsigned i = 0; i < table->column_count; i++)
-        if (table->columns[i].wider > table->columns[i].type)
+        if (table->columns[i].more)
             return true;
     return false;
 }
@@ -143,8 +143,7 @@ static int take_turn(struct convert *convert, struct job *job, bool first_of_sha
     convert->expected = chunk->end;
     convert->lines += chunk->line_count;
     for (unsigned i = 0; chunk->widened && i < table->column_count; i++)
-        convert->table->columns[i].wider =
-            (uint8_t)fb_max(table->columns[i].wider, chunk->wider[i]);
+        convert->table->columns[i].more |= chunk->more[i];
     if (is_widened(table)) /* it will all be done again */
         return FOREBAY_OK;
     for (unsigned i = 0; i < table->column_count && !status; i++)
@@ -425,24 +424,38 @@ static int convert_once(struct fb_table *table, const char *path, const struct f
     return status;
 }
 
+/* The types that take what was seen, too; false if they are the same as before. */
+static bool widen_types(struct fb_table *table, const struct fb_log *log)
+{
+    bool changed = false;
+
+    for (unsigned i = 0; i < table->column_count; i++) {
+        struct fb_table_column *column = &table->columns[i];
+        uint8_t before = column->type;
+
+        if (!column->more)
+            continue;
+        column->seen |= column->more;
+        column->more = 0;
+        column->type = fb_table_type_of(column->seen);
+        changed |= column->type != before;
+        fb_say(log, "column '%s' turned out to be %s, not %s: parsing again", column->name,
+               fb_cell_names[column->type], fb_cell_names[before]);
+    }
+    return changed;
+}
+
 int fb_table_convert(struct fb_table *table, const char *path, const struct fb_log *log,
                      forebay_error *error)
 {
-    static const char *const names[] = { "i64", "f32", "f64", "category" };
-
-    for (;;) { /* each time some type becomes wider: at most three times per column */
+    for (;;) { /* each time some column has seen more: at most eight times per column */
         int status = convert_once(table, path, log, error);
 
         if (status || !is_widened(table))
             return status;
-        for (unsigned i = 0; i < table->column_count; i++) {
-            struct fb_table_column *column = &table->columns[i];
-
-            if (column->wider > column->type)
-                fb_say(log, "column '%s' turned out to be %s, not %s: parsing again", column->name,
-                       names[column->wider], names[column->type]);
-            column->type = column->wider;
-        }
+        if (!widen_types(table, log))
+            return fb_fail(error, FOREBAY_BAD_DATA, "'%s': no type takes all of a column",
+                           table->shards[0].path);
         fb_table_lay_out(table);
     }
 }

@@ -12,7 +12,7 @@
 #include "source/table/table_head.h"
 
 #define GUESS_BYTES ((uint64_t)64 * 1024) /* of each shard, for the first guess of the types */
-#define FORMAT 2                          /* of the converted file: raise it when it changes */
+#define FORMAT 3                          /* of the converted file: raise it when it changes */
 
 /* ---- Delimiter ---- */
 
@@ -221,7 +221,6 @@ static int guess_cell(void *data, unsigned column, const char *at, const char *e
 {
     struct fb_table *table = data;
     struct fb_table_column *to;
-    uint8_t type;
 
     (void)last;
     if (column >= table->column_count)
@@ -229,16 +228,16 @@ static int guess_cell(void *data, unsigned column, const char *at, const char *e
     to = &table->columns[column];
     if (to->given || (last && column == 0 && at == end))
         return 0;
-    type = fb_table_is_missing(at, end) ? table->missing == FB_MISSING_NAN ? FB_CELL_F64 : 0
-                                        : (uint8_t)fb_table_cell_type(at, end);
-    if (type > to->type)
-        to->type = type;
+    if (!fb_table_is_missing(at, end))
+        to->seen |= fb_table_cell_seen(table, at, end);
+    else if (table->missing == FB_MISSING_NAN)
+        to->seen |= FB_SEEN_MISSING;
+    to->type = fb_table_type_of(to->seen);
     return 0;
 }
 
 static int take_types(struct fb_table *table, const struct fb_config *config, forebay_error *error)
 {
-    static const char *const names[] = { "i64", "f32", "f64", "category" };
     const struct fb_pairs *types = &config->source_types;
 
     for (size_t i = 0; i < types->count; i++) {
@@ -246,17 +245,17 @@ static int take_types(struct fb_table *table, const struct fb_config *config, fo
 
         while (column < table->column_count && strcmp(table->columns[column].name, types->keys[i]))
             column++;
-        while (type < 4 && strcmp(names[type], types->values[i]))
+        while (type < FB_CELL_COUNT && strcmp(fb_cell_names[type], types->values[i]))
             type++;
-        if (column < table->column_count && type < 4) {
+        if (column < table->column_count && type < FB_CELL_COUNT) {
             table->columns[column].type = (uint8_t)type;
             table->columns[column].given = true;
             continue;
         }
-        if (type == 4)
+        if (type == FB_CELL_COUNT)
             fb_fail(error, FOREBAY_BAD_CONFIG,
-                    "source.types: '%s' of column '%s' is none of f32, "
-                    "f64, i64, category",
+                    "source.types: '%s' of column '%s' is none of f32, f64, i64, category, u64, "
+                    "bool, date, datetime",
                     types->values[i], types->keys[i]);
         else
             fb_fail(error, FOREBAY_BAD_CONFIG, "source.types: '%s' has no column '%s'",
@@ -440,7 +439,6 @@ void fb_table_lay_out(struct fb_table *table)
             if (fb_cell_bytes(table, column->type) != size)
                 continue;
             column->offset = (uint32_t)end;
-            column->wider = column->type;
             end += size;
         }
     table->row_bytes = fb_round_up(end, end >= 8 && !table->matrix ? 8 : 4);

@@ -4,6 +4,7 @@
 
 #include "base/size.h"
 #include "decode/csv.h"
+#include "decode/date.h"
 #include "decode/number.h"
 #include "memory/block.h"
 #include "source/source.h"
@@ -13,34 +14,6 @@
 #define LOOKAHEAD ((uint64_t)8 * 1024) /* behind a chunk, for the end of its last row */
 #define ENDS 1024                      /* cells that are found before they are read */
 #define WORD_BYTES_MAX 65535
-
-bool fb_table_is_missing(const char *at, const char *end)
-{
-    static const char *const words[] = { "#N/A", "#N/A N/A", "#NA",    "-1.#IND", "-1.#QNAN",
-                                         "-NaN", "-nan",     "1.#IND", "1.#QNAN", "<NA>",
-                                         "N/A",  "NA",       "NULL",   "NaN",     "None",
-                                         "n/a",  "nan",      "null" };
-    size_t length = (size_t)(end - at);
-
-    if (length == 0)
-        return true;
-    if (length > 8 || !strchr("#-1<Nn", *at))
-        return false;
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-        if (strlen(words[i]) == length && memcmp(at, words[i], length) == 0)
-            return true;
-    return false;
-}
-
-enum fb_cell fb_table_cell_type(const char *at, const char *end)
-{
-    int64_t integer;
-    double real;
-
-    if (fb_number_i64(at, end, &integer) == FB_NUMBER_OK)
-        return FB_CELL_I64;
-    return fb_number_f64(at, end, &real) != FB_NUMBER_NONE ? FB_CELL_F64 : FB_CELL_CATEGORY;
-}
 
 /* ---- Room ---- */
 
@@ -71,9 +44,9 @@ int fb_table_chunk_open(struct fb_table_chunk *chunk, const struct fb_table *tab
         fb_block_new(budget, FB_STAGE_SCRATCH, ENDS, sizeof(*chunk->ends), "parsing text", error);
     chunk->rows =
         fb_block_new(budget, FB_STAGE_SCRATCH, chunk->rows_bytes, 1, "parsed rows", error);
-    chunk->wider =
+    chunk->more =
         fb_block_new(budget, FB_STAGE_SCRATCH, table->column_count, 1, "parsed types", error);
-    if (chunk->text && chunk->cell && chunk->ends && chunk->rows && chunk->wider)
+    if (chunk->text && chunk->cell && chunk->ends && chunk->rows && chunk->more)
         return FOREBAY_OK;
     fb_table_chunk_close(chunk);
     return fb_failed(error);
@@ -89,7 +62,7 @@ void fb_table_chunk_close(struct fb_table_chunk *chunk)
                   1);
     fb_block_free(budget, FB_STAGE_SCRATCH, chunk->ends, ENDS, sizeof(*chunk->ends));
     fb_block_free(budget, FB_STAGE_SCRATCH, chunk->rows, chunk->rows_bytes, 1);
-    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->wider, chunk->table->column_count, 1);
+    fb_block_free(budget, FB_STAGE_SCRATCH, chunk->more, chunk->table->column_count, 1);
 }
 
 /* ---- A cell ---- */
@@ -115,14 +88,18 @@ static int fail_cell(struct fb_table_chunk *chunk, const struct fb_table_column 
     return fb_fail(&chunk->error, FOREBAY_BAD_DATA, "'%s' %s", text, what);
 }
 
-/* Told when the chunk has its turn: one that was begun at the wrong place knows nothing. */
-static void widen(struct fb_table_chunk *chunk, const struct fb_table_column *column, uint8_t type)
+/* Reported when the chunk has its turn: one that began at the wrong place knows nothing. */
+static int widen(struct fb_table_chunk *chunk, const struct fb_table_column *column, uint8_t seen)
 {
-    uint8_t *wider = &chunk->wider[column - chunk->table->columns];
-
     chunk->widened = true;
-    if (*wider < type)
-        *wider = type;
+    chunk->more[column - chunk->table->columns] |= seen;
+    return FOREBAY_OK;
+}
+
+static int widen_by(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                    const char *at, const char *end)
+{
+    return widen(chunk, column, fb_table_cell_seen(chunk->table, at, end));
 }
 
 static int store(struct fb_table_chunk *chunk, const struct fb_table_column *column, double value,
@@ -140,12 +117,29 @@ static int store(struct fb_table_chunk *chunk, const struct fb_table_column *col
     return FOREBAY_OK;
 }
 
+/* The whole number that source.missing has for a column of type i64, u64, bool or date. */
+static bool missing_integer(const struct fb_table *table, uint8_t type, int64_t *value)
+{
+    double given = table->missing_value;
+
+    if (table->missing == FB_MISSING_NAN && (type == FB_CELL_DATE || type == FB_CELL_TIME)) {
+        *value = INT64_MIN; /* NumPy's "not a time" */
+        return true;
+    }
+    if (table->missing != FB_MISSING_VALUE || !(fabs(given) < 9e18) || floor(given) != given ||
+        (type == FB_CELL_U64 && given < 0) || (type == FB_CELL_BOOL && given != 0 && given != 1))
+        return false;
+    *value = (int64_t)given;
+    return true;
+}
+
 static int put_missing(struct fb_table_chunk *chunk, const struct fb_table_column *column,
                        const char *at, const char *end, char *to)
 {
     const struct fb_table *table = chunk->table;
-    int64_t integer = (int64_t)table->missing_value;
+    int64_t integer = 0;
     int32_t none = -1;
+    uint8_t truth;
 
     if (table->missing == FB_MISSING_ERROR)
         return fail_cell(chunk, column, at, end,
@@ -155,20 +149,24 @@ static int put_missing(struct fb_table_chunk *chunk, const struct fb_table_colum
         memcpy(to, &none, sizeof(none)); /* becomes f32 with all other codes, see table_convert.c */
         return FOREBAY_OK;
     }
-    if (column->type != FB_CELL_I64 || table->matrix)
+    if (column->type == FB_CELL_F32 || column->type == FB_CELL_F64 || table->matrix)
         return store(chunk, column,
                      table->missing == FB_MISSING_NAN ? (double)NAN : table->missing_value, at, end,
                      to);
-    if (table->missing == FB_MISSING_VALUE && (double)integer == table->missing_value) {
-        memcpy(to, &integer, sizeof(integer));
+    if (missing_integer(table, column->type, &integer)) {
+        truth = integer != 0;
+        if (column->type == FB_CELL_BOOL)
+            memcpy(to, &truth, sizeof(truth));
+        else
+            memcpy(to, &integer, sizeof(integer));
         return FOREBAY_OK;
     }
-    if (column->given)
+    if (column->given || column->type == FB_CELL_U64 || column->type == FB_CELL_DATE ||
+        column->type == FB_CELL_TIME)
         return fail_cell(chunk, column, at, end,
-                         "is no value, and an i64 column has no other that "
-                         "source.missing could mean: give it type f64, or missing a whole number");
-    widen(chunk, column, FB_CELL_F64);
-    return FOREBAY_OK;
+                         "is no value, and source.missing has none that a column of whole numbers "
+                         "takes: give it type f64 or category, or missing a whole number");
+    return widen(chunk, column, FB_SEEN_MISSING);
 }
 
 static int put_i64(struct fb_table_chunk *chunk, const struct fb_table_column *column,
@@ -188,8 +186,88 @@ static int put_i64(struct fb_table_chunk *chunk, const struct fb_table_column *c
     if (column->given)
         return fail_cell(chunk, column, at, end,
                          found == FB_NUMBER_RANGE ? "is too large for i64" : "is no i64");
-    widen(chunk, column, (uint8_t)fb_table_cell_type(at, end));
+    return widen_by(chunk, column, at, end);
+}
+
+static int put_u64(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                   const char *at, const char *end, char *to)
+{
+    uint64_t value;
+    enum fb_number found = fb_number_u64(at, end, &value);
+
+    if (found == FB_NUMBER_OK) {
+        if (chunk->table->matrix)
+            return store(chunk, column, (double)value, at, end, to);
+        memcpy(to, &value, sizeof(value));
+        return FOREBAY_OK;
+    }
+    if (fb_table_is_missing(at, end))
+        return put_missing(chunk, column, at, end, to);
+    if (found == FB_NUMBER_RANGE)
+        return fail_cell(chunk, column, at, end,
+                         column->given
+                             ? "is not between 0 and 18446744073709551615 (u64)"
+                             : "is a whole number that fits neither i64 nor, with the others of "
+                               "its column, u64: source.types can make the column f64 (rounded) "
+                               "or category");
+    if (column->given)
+        return fail_cell(chunk, column, at, end, "is no u64");
+    return widen_by(chunk, column, at, end);
+}
+
+static int put_bool(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                    const char *at, const char *end, char *to)
+{
+    bool value;
+    uint8_t stored;
+
+    if (!fb_table_bool(at, end, &value)) {
+        bool digit = column->given && end - at == 1 && (*at == '0' || *at == '1');
+
+        if (!digit && fb_table_is_missing(at, end))
+            return put_missing(chunk, column, at, end, to);
+        if (!digit && column->given)
+            return fail_cell(chunk, column, at, end, "is none of true, false, 1 and 0");
+        if (!digit)
+            return widen_by(chunk, column, at, end);
+        value = *at == '1';
+    }
+    if (chunk->table->matrix)
+        return store(chunk, column, (double)value, at, end, to);
+    stored = value;
+    memcpy(to, &stored, sizeof(stored));
     return FOREBAY_OK;
+}
+
+/* A date as days, a time as nanoseconds. */
+static int put_time(struct fb_table_chunk *chunk, const struct fb_table_column *column,
+                    const char *at, const char *end, char *to)
+{
+    bool days = column->type == FB_CELL_DATE;
+    int64_t value;
+    enum fb_number found = days ? fb_date_days(at, end, &value) : fb_date_ns(at, end, &value);
+
+    if (found == FB_NUMBER_RANGE)
+        return fail_cell(chunk, column, at, end,
+                         "is not between the years 1677 and 2262, which i64 holds in nanoseconds: "
+                         "source.types can make the column category");
+    if (found == FB_NUMBER_OK && chunk->table->matrix && !days)
+        return fail_cell(chunk, column, at, end,
+                         "is a time in nanoseconds, which f32 does not hold: use source.as: "
+                         "columns, or leave the column out of the file");
+    if (found == FB_NUMBER_OK && chunk->table->matrix)
+        return store(chunk, column, (double)value, at, end, to);
+    if (found == FB_NUMBER_OK) {
+        memcpy(to, &value, sizeof(value));
+        return FOREBAY_OK;
+    }
+    if (fb_table_is_missing(at, end))
+        return put_missing(chunk, column, at, end, to);
+    if (column->given)
+        return fail_cell(chunk, column, at, end,
+                         days ? "is no date like 2024-02-29"
+                              : "is no time like 2024-02-29 13:45:30");
+    return widen_by(chunk, column, at, end);
 }
 
 static int put_real(struct fb_table_chunk *chunk, const struct fb_table_column *column,
@@ -206,8 +284,7 @@ static int put_real(struct fb_table_chunk *chunk, const struct fb_table_column *
         return put_missing(chunk, column, at, end, to);
     if (column->given)
         return fail_cell(chunk, column, at, end, "is no number");
-    widen(chunk, column, FB_CELL_CATEGORY);
-    return FOREBAY_OK;
+    return widen_by(chunk, column, at, end);
 }
 
 /* A known word is its code; for a new one ~place of its cell in the text, which the thread that
@@ -293,6 +370,13 @@ static inline int put_cell(struct fb_table_chunk *chunk, const struct fb_table_c
         return put_i64(chunk, column, at, end, to);
     case FB_CELL_CATEGORY:
         return put_word(chunk, column, at, end, raw, to);
+    case FB_CELL_U64:
+        return put_u64(chunk, column, at, end, to);
+    case FB_CELL_BOOL:
+        return put_bool(chunk, column, at, end, to);
+    case FB_CELL_DATE:
+    case FB_CELL_TIME:
+        return put_time(chunk, column, at, end, to);
     default:
         return put_real(chunk, column, at, end, to);
     }
@@ -448,7 +532,7 @@ void fb_table_chunk_parse(struct fb_table_chunk *chunk, uint64_t start, uint64_t
     chunk->text_at = guess ? guess_from - 1 : start;
     chunk->row_count = chunk->line_count = 0;
     if (chunk->widened)
-        memset(chunk->wider, 0, chunk->table->column_count);
+        memset(chunk->more, 0, chunk->table->column_count);
     chunk->widened = false;
     chunk->error_column = NULL;
     chunk->start = chunk->end = fb_min(chunk->text_at, chunk->shard->bytes);

@@ -21,6 +21,8 @@ static double cell(uint64_t row, const char *name)
         double f64;
         float f32;
         int32_t i32;
+        uint64_t u64;
+        uint8_t truth;
     } one = { 0 }, two = { 0 };
     uint64_t hits = 0, misses = 0;
     struct fb_load load = { .to = &one, .reader = reader };
@@ -44,6 +46,8 @@ static double cell(uint64_t row, const char *name)
     free(to);
     free(scratch);
     return dtype == FOREBAY_I64   ? (double)one.i64
+           : dtype == FOREBAY_U64 ? (double)one.u64
+           : dtype == FOREBAY_BOOL ? (double)one.truth
            : dtype == FOREBAY_F64 ? one.f64
            : dtype == FOREBAY_F32 ? (double)one.f32
                                   : (double)one.i32;
@@ -183,6 +187,93 @@ static void lines_are_counted_through_a_header_of_several(void **state)
     assert_non_null(strstr(error.message, "t.csv' line 7: the row has 1 cells"));
 }
 
+/* `rows` rows of a number, a text with line ends in quotes, and a number again. */
+static char *long_text(unsigned rows, unsigned odd, size_t *bytes)
+{
+    char *text = malloc((size_t)rows * 400 + 100);
+    char *at = text + sprintf(text, "n,words,m\n");
+
+    for (unsigned i = 0; i < rows; i++) {
+        at += sprintf(at, "%u,\"", i);
+        for (unsigned k = 0; k < i % 30; k++)
+            at += sprintf(at, "%s", k % 3 ? "1,2,3\n" : "x\"\"y ");
+        at += sprintf(at, "%u\",%u%s\n", i % 7, 2 * i, i == odd ? ".5" : "");
+    }
+    *bytes = (size_t)(at - text);
+    return text;
+}
+
+static void whole_numbers_above_i64_are_u64_or_refused(void **state)
+{
+    size_t bytes;
+    char *text = long_text(20000, UINT32_MAX, &bytes);
+
+    (void)state;
+    write_text("t.csv", "a\n1\n18446744073709551615\n9223372036854775808\n");
+    must_open("");
+    assert_int_equal(type_of("a"), FOREBAY_U64);
+    assert_true(cell(1, "a") == 18446744073709551615.0 && cell(0, "a") == 1);
+    must_open("types: {a: f64}");
+    assert_int_equal(type_of("a"), FOREBAY_F64);
+    must_open("as: matrix");
+    bytes += (size_t)sprintf(text + bytes, "9,x,9223372036854775808\n"); /* not in the guess */
+    write_bytes("t.csv", text, bytes);
+    must_open("");
+    assert_int_equal(type_of("m"), FOREBAY_U64);
+    assert_true(cell(20000, "m") == 9223372036854775808.0 && cell(7, "m") == 14);
+    write_text("t.csv", "a\n-1\n9223372036854775808\n");
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "line 2, column 'a': '-1' is a whole number that fits"));
+    write_text("t.csv", "a\n1\n18446744073709551616\n");
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "line 3, column 'a'"));
+    write_text("t.csv", "a\n9223372036854775808\nNA\n");
+    assert_int_equal(open_table("missing: nan"), FOREBAY_BAD_DATA);
+    must_open("missing: 7");
+    assert_true(cell(1, "a") == 7);
+    write_text("t.csv", "a\n0.5\n18446744073709551616\n"); /* reals are rounded anyway */
+    must_open("");
+    assert_int_equal(type_of("a"), FOREBAY_F64);
+    free(text);
+}
+
+static void truths_dates_and_times_have_types_of_their_own(void **state)
+{
+    (void)state;
+    write_text("t.csv", "b,d,t,w,n\ntrue,1970-01-02,1970-01-01T00:00:01Z,true,True\n"
+                        "False,2000-02-29,1969-12-31,7,\n");
+    must_open("missing: nan");
+    assert_int_equal(type_of("b"), FOREBAY_BOOL);
+    assert_true(cell(0, "b") == 1 && cell(1, "b") == 0);
+    assert_int_equal(type_of("d"), FOREBAY_I64);
+    assert_true(cell(0, "d") == 1 && cell(1, "d") == 11016);
+    assert_true(cell(0, "t") == 1e9 && cell(1, "t") == -86400e9);
+    assert_int_equal(type_of("w"), FOREBAY_I32);
+    assert_int_equal(type_of("n"), FOREBAY_I32); /* a bool has no missing value, a category has */
+    assert_true(cell(0, "n") == 0 && cell(1, "n") == -1);
+    assert_non_null(strstr(said, "column 'd' is given as i64, days since 1970-01-01"));
+    assert_non_null(strstr(said, "column 't' is given as i64, ns since 1970-01-01 UTC"));
+    must_open("missing: 1");
+    assert_true(type_of("n") == FOREBAY_BOOL && cell(1, "n") == 1);
+    assert_int_equal(open_table("as: matrix, missing: nan"), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "which f32 does not hold"));
+    write_text("t.csv", "d\n1970-01-02\nNA\n");
+    must_open("missing: nan");
+    assert_true(cell(0, "d") == 1 && cell(1, "d") == (double)INT64_MIN);
+    must_open("types: {d: datetime}, missing: 0");
+    assert_true(cell(0, "d") == 86400e9 && cell(1, "d") == 0);
+    must_open("types: {d: category}, missing: nan");
+    assert_true(cell(0, "d") == 0 && cell(1, "d") == -1);
+    write_text("t.csv", "d,b\n1970-01-02 3:00,1\n2024-02-30,0\n"); /* neither is a date */
+    must_open("types: {b: bool}");
+    assert_true(type_of("d") == FOREBAY_I32 && cell(0, "b") == 1);
+    assert_int_equal(open_table("types: {d: date}"), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "is no date like 2024-02-29"));
+    write_text("t.csv", "t\n1500-01-01 00:00\n");
+    assert_int_equal(open_table(""), FOREBAY_BAD_DATA);
+    assert_non_null(strstr(error.message, "is not between the years 1677 and 2262"));
+}
+
 static void parts_are_one_table_in_the_order_of_their_numbers(void **state)
 {
     (void)state;
@@ -235,22 +326,6 @@ static void a_matrix_is_one_field_of_f32(void **state)
     gather.scratch = (struct fb_scratch){ scratch, sizeof(scratch) };
     assert_int_equal(source->ops->gather(source, &gather, &error), 0);
     assert_true(row[0] == (float)16777217.0 && row[1] == 0.1f && row[2] == 1);
-}
-
-/* `rows` rows of a number, a text with line ends in quotes, and a number again. */
-static char *long_text(unsigned rows, unsigned odd, size_t *bytes)
-{
-    char *text = malloc((size_t)rows * 400 + 100);
-    char *at = text + sprintf(text, "n,words,m\n");
-
-    for (unsigned i = 0; i < rows; i++) {
-        at += sprintf(at, "%u,\"", i);
-        for (unsigned k = 0; k < i % 30; k++)
-            at += sprintf(at, "%s", k % 3 ? "1,2,3\n" : "x\"\"y ");
-        at += sprintf(at, "%u\",%u%s\n", i % 7, 2 * i, i == odd ? ".5" : "");
-    }
-    *bytes = (size_t)(at - text);
-    return text;
 }
 
 static void line_ends_in_quotes_cross_chunks(void **state)
@@ -474,6 +549,8 @@ int main(void)
         TEST(headings_that_are_numbers_are_reported),
         TEST(equal_names_are_found_among_any_number),
         TEST(lines_are_counted_through_a_header_of_several),
+        TEST(whole_numbers_above_i64_are_u64_or_refused),
+        TEST(truths_dates_and_times_have_types_of_their_own),
         TEST(parts_are_one_table_in_the_order_of_their_numbers),
         TEST(missing_values_follow_the_rule),
         TEST(a_matrix_is_one_field_of_f32),
